@@ -137,7 +137,7 @@ fn reason(answer: &Value) -> &str {
 }
 
 #[test]
-fn a_server_that_would_let_everybody_in_does_not_start() {
+fn a_server_open_to_everybody_does_not_start() {
     let state = TempDir::new("state");
     let serve = |args: &[&str]| program(state.path(), &[&["serve", "--a2a-port", "0"], args].concat());
     for (args, words) in [
@@ -167,7 +167,7 @@ fn a_server_that_would_let_everybody_in_does_not_start() {
 
 /// Cloud Run probes a server before anybody has set a credential.
 #[test]
-fn on_a_platform_a_server_without_credentials_serves_the_public_list() {
+fn on_cloud_run_a_server_without_credentials_serves_only_public_routes() {
     let server = Setup::without_model().env("K_SERVICE", "agent").start();
     let mut client = Client::new(&server.url());
     for path in ["/.well-known/agent-card.json", "/.well-known/agent.json", "/live", "/health"] {
@@ -183,37 +183,37 @@ fn on_a_platform_a_server_without_credentials_serves_the_public_list() {
 }
 
 #[test]
-fn a_listener_that_others_can_reach_is_warned_of() {
+fn a_reachable_listener_without_tls_gets_a_warning() {
     for (listen, is_warned) in [("0.0.0.0:0", true), ("127.0.0.1:0", false)] {
-        let guarded = TokenServer::with(&[["a", "dev", "view"]], |setup| setup.args(["--listen", listen]));
-        assert_eq!(guarded.server.output().contains("this server has no TLS"), is_warned, "{listen}");
+        let token_server = TokenServer::with(&[["a", "dev", "view"]], |setup| setup.args(["--listen", listen]));
+        assert_eq!(token_server.server.output().contains("this server has no TLS"), is_warned, "{listen}");
     }
 }
 
 #[test]
-fn only_what_is_public_is_shown_without_a_credential() {
-    let guarded = TokenServer::new(&[["a", "ann", "view"]]);
-    let mut client_without_token = guarded.client_without_token();
+fn only_public_routes_answer_without_a_credential() {
+    let token_server = TokenServer::new(&[["a", "ann", "view"]]);
+    let mut client_without_token = token_server.client_without_token();
     for path in ["/.well-known/agent-card.json", "/.well-known/agent.json", "/health"] {
         for method in ["GET", "HEAD"] {
             let head = format!("{method} {path} HTTP/1.1\r\nHost: other.example\r\nConnection: close\r\n\r\n");
-            assert_eq!(guarded.begin(&head, 12), "HTTP/1.1 200", "{method} {path}");
+            assert_eq!(token_server.begin(&head, 12), "HTTP/1.1 200", "{method} {path}");
         }
     }
     assert_eq!(client_without_token.get("/health").json(), json!({ "status": "healthy" }));
-    assert!(guarded.client(0).get("/health").json()["totalTasks"].is_number(), "with a credential it is whole");
+    assert!(token_server.client(0).get("/health").json()["totalTasks"].is_number(), "with a credential it is whole");
 }
 
 #[test]
 fn every_form_of_a_credential_is_accepted_on_every_kind_of_request() {
-    let guarded = TokenServer::new(&[["a", "ann", "view,prompt"], ["b", "bob", "view"]]);
-    let token = &guarded.tokens[0];
+    let token_server = TokenServer::new(&[["a", "ann", "view,prompt"], ["b", "bob", "view"]]);
+    let token = &token_server.tokens[0];
     let basic = |id: &str| format!("Basic {}", base64(&format!("{id}:{token}")));
     let (bearer, basic_a, basic_b) = (format!("Bearer {token}"), basic("a"), basic("b"));
     let forms = [("Authorization", bearer.as_str()), ("Authorization", &basic_a), ("X-API-Key", token)];
     let rpc = json!({ "jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": { "id": "t" } }).to_string();
     for form in forms {
-        let mut client = guarded.client_without_token();
+        let mut client = token_server.client_without_token();
         assert_eq!(client.request("GET", "/tasks", &[form], b"").status(), 200);
         assert_eq!(client.request("POST", "/", &[form, JSON], rpc.as_bytes()).json()["error"]["code"], -32001);
         let body = message("hello", json!({})).to_string();
@@ -223,9 +223,9 @@ fn every_form_of_a_credential_is_accepted_on_every_kind_of_request() {
              Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{}: {}\r\n\r\n",
             form.0, form.1
         );
-        assert_eq!(guarded.begin(&upgrade, 12), "HTTP/1.1 101");
+        assert_eq!(token_server.begin(&upgrade, 12), "HTTP/1.1 101");
     }
-    let mut socket = guarded.socket(0, "/ws");
+    let mut socket = token_server.socket(0, "/ws");
     socket.send(&json!({ "id": 1, "call": { "about": {} } }));
     let about = socket.until(|frame| frame["id"] == 1);
     assert!(about["ok"]["workspace"].is_string(), "{about}");
@@ -238,13 +238,13 @@ fn every_form_of_a_credential_is_accepted_on_every_kind_of_request() {
         (vec![("Cookie", token.as_str())], 401),
     ] {
         assert_eq!(
-            guarded.client_without_token().request("GET", "/tasks", &fields, b"").status(),
+            token_server.client_without_token().request("GET", "/tasks", &fields, b"").status(),
             status,
             "{fields:?}"
         );
     }
     let in_url = format!("/tasks?token={token}&access_token={token}&key={token}");
-    assert_eq!(guarded.client_without_token().get(&in_url).status(), 401, "a secret in the address is not read");
+    assert_eq!(token_server.client_without_token().get(&in_url).status(), 401, "a secret in the address is not read");
 }
 
 fn base64(text: &str) -> String {
@@ -255,12 +255,12 @@ fn base64(text: &str) -> String {
 #[test]
 fn each_right_allows_what_it_says_and_nothing_else() {
     let all = [["v", "dev", "view"], ["p", "dev", "prompt"], ["a", "dev", "approve"], ["m", "dev", "admin"]];
-    let guarded = TokenServer::new(&all);
-    let mut admin = guarded.client(3);
+    let token_server = TokenServer::new(&all);
+    let mut admin = token_server.client(3);
     let asked = task_of(&send(&mut admin, "write a file", json!({})));
     let status = |number: usize, method: &str, path: &str, body: &Value| {
         let text = if body.is_null() { String::new() } else { body.to_string() };
-        guarded.client(number).request(method, path, &[JSON, ("A2A-Version", "1.0")], text.as_bytes()).status()
+        token_server.client(number).request(method, path, &[JSON, ("A2A-Version", "1.0")], text.as_bytes()).status()
     };
     let new = message("hello", json!({}));
     let command = |line: &str| json!({ "command": line });
@@ -291,19 +291,19 @@ fn each_right_allows_what_it_says_and_nothing_else() {
     let shown = admin.request("GET", &format!("/tasks/{asked}"), &[("A2A-Version", "1.0")], b"").json();
     assert_eq!(shown["status"]["state"], "TASK_STATE_INPUT_REQUIRED");
     for number in [0, 1] {
-        let answer = send(&mut guarded.client(number), "yes", json!({ "taskId": asked }));
+        let answer = send(&mut token_server.client(number), "yes", json!({ "taskId": asked }));
         assert_eq!((answer.status(), reason(&answer.json())), (403, "PERMISSION_DENIED"), "{}", all[number][2]);
     }
-    let missing = send(&mut guarded.client(1), "yes", json!({ "taskId": asked }));
+    let missing = send(&mut token_server.client(1), "yes", json!({ "taskId": asked }));
     let challenge = missing.head.field("www-authenticate").unwrap_or_default();
     assert_eq!(challenge, "Bearer realm=\"gemini-a2a\", error=\"insufficient_scope\", scope=\"approve\"");
     assert_eq!(
-        send(&mut guarded.client(2), "yes", json!({ "taskId": asked })).status(),
+        send(&mut token_server.client(2), "yes", json!({ "taskId": asked })).status(),
         200,
         "approve alone may answer"
     );
-    assert!(guarded.server.workspace().join("hello.txt").exists());
-    assert_eq!(guarded.client(3).request("GET", &format!("/tasks/{asked}"), &[], b"").status(), 200);
+    assert!(token_server.server.workspace().join("hello.txt").exists());
+    assert_eq!(token_server.client(3).request("GET", &format!("/tasks/{asked}"), &[], b"").status(), 200);
 }
 
 /// Requests about the task `ID`, in every dialect.
@@ -338,21 +338,25 @@ fn requests_about_a_task() -> Vec<(&'static str, String, String)> {
 }
 
 #[test]
-fn a_task_of_another_subject_looks_like_none() {
-    let guarded = TokenServer::new(&[
+fn a_task_of_another_subject_looks_like_an_unknown_one() {
+    let token_server = TokenServer::new(&[
         ["a", "ann", "view,prompt,approve"],
         ["b", "bob", "view,prompt,approve"],
         ["m", "m", "admin"],
     ]);
-    let (mut ann, mut bob) = (guarded.client(0), guarded.client(1));
+    let (mut ann, mut bob) = (token_server.client(0), token_server.client(1));
     let answer = send(&mut ann, "write a file", json!({}));
     let task = task_of(&answer);
     let context = answer.json()["task"]["contextId"].as_str().expect("a context").to_owned();
     let never = "00000000-0000-4000-8000-000000000000";
     for (method, path, body) in requests_about_a_task() {
         let [theirs, nobodys] = [task.as_str(), never].map(|id| {
-            let answer =
-                guarded.client(1).request(method, &path.replace("ID", id), &[JSON], body.replace("ID", id).as_bytes());
+            let answer = token_server.client(1).request(
+                method,
+                &path.replace("ID", id),
+                &[JSON],
+                body.replace("ID", id).as_bytes(),
+            );
             (answer.status(), answer.text().replace(id, "ID"))
         });
         assert_eq!(theirs, nobodys, "{method} {path} {body}");
@@ -361,7 +365,7 @@ fn a_task_of_another_subject_looks_like_none() {
     // Lists, counts and sockets do not contain the task.
     assert_eq!(bob.request("GET", "/tasks", &[("A2A-Version", "1.0")], b"").json()["totalSize"], 0);
     assert_eq!(bob.get("/tasks/metadata").status(), 204);
-    let mut socket = guarded.socket(1, "/ws?taskId=next");
+    let mut socket = token_server.socket(1, "/ws?taskId=next");
     socket.send(&json!({ "id": 1, "call": { "briefs": {} } }));
     assert_eq!(socket.until(|frame| frame["id"] == 1)["ok"]["total"], 0);
     socket.send(&json!({ "id": 2, "call": { "watch": { "task": task } } }));
@@ -371,20 +375,20 @@ fn a_task_of_another_subject_looks_like_none() {
     assert_ne!(task_of(&other), task);
     let listed = ann.request("GET", "/tasks", &[("A2A-Version", "1.0")], b"").json();
     assert_eq!((&listed["totalSize"], &listed["tasks"][0]["id"]), (&json!(1), &json!(task)));
-    let all = guarded.client(2).request("GET", "/tasks", &[("A2A-Version", "1.0")], b"").json();
+    let all = token_server.client(2).request("GET", "/tasks", &[("A2A-Version", "1.0")], b"").json();
     assert_eq!(all["totalSize"], 2, "an admin sees both");
     // The same after a restart.
-    let mut guarded = guarded;
-    guarded.server.restart();
-    let listed = guarded.client(1).request("GET", "/tasks", &[("A2A-Version", "1.0")], b"").json();
+    let mut token_server = token_server;
+    token_server.server.restart();
+    let listed = token_server.client(1).request("GET", "/tasks", &[("A2A-Version", "1.0")], b"").json();
     assert_eq!(listed["totalSize"], 1, "{listed}");
 }
 
 #[test]
 fn each_subject_has_a_live_session_unless_it_is_shared() {
     let credentials = [["a", "ann", "view,prompt"], ["b", "bob", "view,prompt"]];
-    let session = |guarded: &TokenServer, number| {
-        let mut socket = guarded.socket(number, "/ws?taskId=next");
+    let session = |token_server: &TokenServer, number| {
+        let mut socket = token_server.socket(number, "/ws?taskId=next");
         socket.send(&json!({ "id": 1, "call": { "session": {} } }));
         socket.until(|frame| frame["id"] == 1)["ok"].as_str().expect("an id").to_owned()
     };
@@ -396,22 +400,22 @@ fn each_subject_has_a_live_session_unless_it_is_shared() {
 }
 
 #[test]
-fn a_revoked_credential_ends_what_it_began_and_the_task_goes_on() {
-    let guarded = TokenServer::new(&[["a", "dev", "view,prompt"], ["b", "dev", "view,prompt"]]);
-    let task = task_of(&send(&mut guarded.client(0), "write a file", json!({})));
-    let mut socket = guarded.socket(0, "/ws?taskId=next");
+fn a_revoked_credential_ends_its_streams_and_calls_and_the_task_continues() {
+    let token_server = TokenServer::new(&[["a", "dev", "view,prompt"], ["b", "dev", "view,prompt"]]);
+    let task = task_of(&send(&mut token_server.client(0), "write a file", json!({})));
+    let mut socket = token_server.socket(0, "/ws?taskId=next");
     socket.send(&json!({ "id": 1, "call": { "watch": { "task": task } } }));
     socket.until(|frame| frame["id"] == 1);
     let path = format!("/tasks/{task}:subscribe");
-    let mut stream = guarded.client(0).events("POST", &path, &[JSON, ("A2A-Version", "1.0")], b"{}");
+    let mut stream = token_server.client(0).events("POST", &path, &[JSON, ("A2A-Version", "1.0")], b"{}");
     assert_eq!(stream.head().status(), 200);
     stream.next().expect("the task as it is");
-    assert_eq!(token(guarded.state.path(), &["revoke", "a"]), "revoked a");
+    assert_eq!(token(token_server.state.path(), &["revoke", "a"]), "revoked a");
     let closed = socket.closed();
     assert_eq!(closed, (4401, "credential revoked".to_owned()));
     while stream.next().is_some() {}
-    assert_eq!(guarded.client(0).get("/tasks").status(), 401);
-    let shown = guarded.client(1).request("GET", &format!("/tasks/{task}"), &[("A2A-Version", "1.0")], b"").json();
+    assert_eq!(token_server.client(0).get("/tasks").status(), 401);
+    let shown = token_server.client(1).request("GET", &format!("/tasks/{task}"), &[("A2A-Version", "1.0")], b"").json();
     assert_eq!(shown["status"]["state"], "TASK_STATE_INPUT_REQUIRED", "the question is still open");
 }
 
@@ -419,21 +423,21 @@ fn a_revoked_credential_ends_what_it_began_and_the_task_goes_on() {
 #[test]
 fn a_waiting_call_of_a_revoked_credential_is_answered_before_its_turn_ends() {
     let fake = FakeGemini::start();
-    let guarded =
+    let token_server =
         TokenServer::with(&[["a", "dev", "view,prompt"], ["b", "dev", "view,prompt"]], |setup| setup.model(&fake));
-    let mut client = guarded.client(0);
+    let mut client = token_server.client(0);
     let mut body = message("TEXT half ++ HOLD ++ TEXT whole", json!({}));
     body["configuration"] = json!({ "returnImmediately": false });
     let waiting = std::thread::spawn(move || {
         client.request("POST", "/message:send", &[JSON, ("A2A-Version", "1.0")], body.to_string().as_bytes())
     });
     eventually("the model is at work", || (fake.held() == 1).then_some(()));
-    assert_eq!(token(guarded.state.path(), &["revoke", "a"]), "revoked a");
+    assert_eq!(token(token_server.state.path(), &["revoke", "a"]), "revoked a");
     let refused = waiting.join().expect("it is answered");
     assert_eq!(refused.status(), 401, "{}", refused.text());
     assert_eq!(refused.json()["error"]["status"], "UNAUTHENTICATED");
     fake.release();
-    let mut other = guarded.client(1);
+    let mut other = token_server.client(1);
     eventually("the turn goes on to its end", || {
         let listed = other.request("GET", "/tasks", &[("A2A-Version", "1.0")], b"").json();
         (listed["tasks"][0]["status"]["state"] == "TASK_STATE_COMPLETED").then_some(())
@@ -442,13 +446,13 @@ fn a_waiting_call_of_a_revoked_credential_is_answered_before_its_turn_ends() {
 
 /// Every response that contains the number of tasks.
 #[test]
-fn no_count_has_the_tasks_of_another_subject() {
-    let guarded = TokenServer::new(&[["a", "ann", "view,prompt"], ["b", "bob", "view,prompt"]]);
+fn no_count_includes_tasks_of_another_subject() {
+    let token_server = TokenServer::new(&[["a", "ann", "view,prompt"], ["b", "bob", "view,prompt"]]);
     // The tasks have an open question, so they are listed as sessions that can be continued.
-    let begin = |number: usize| task_of(&send(&mut guarded.client(number), "write a file", json!({})));
+    let begin = |number: usize| task_of(&send(&mut token_server.client(number), "write a file", json!({})));
     let (of_ann, of_bob) = ([begin(0), begin(0)], [begin(1)]);
     for (number, own, others) in [(0, &of_ann[..], &of_bob[..]), (1, &of_bob[..], &of_ann[..])] {
-        let mut client = guarded.client(number);
+        let mut client = token_server.client(number);
         let count = own.len();
         assert_eq!(client.get("/tasks").json()["totalSize"], count);
         let old = client.get("/v1/tasks");
@@ -458,8 +462,8 @@ fn no_count_has_the_tasks_of_another_subject() {
         let stats = client.post("/executeCommand", &json!({ "command": "stats" }));
         // The command has created a task, too.
         assert!(stats.text().contains(&format!("\"totalTasks\":{},", count + 1)), "{}", stats.text());
-        let protocol = format!("acp, bearer.{}", guarded.tokens[number]);
-        let mut editor = Socket::open(&guarded.server.url(), "/acp", Some(&protocol));
+        let protocol = format!("acp, bearer.{}", token_server.tokens[number]);
+        let mut editor = Socket::open(&token_server.server.url(), "/acp", Some(&protocol));
         let params = json!({ "protocolVersion": 1, "clientCapabilities": {} });
         editor.send(&json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params }));
         editor.send(&json!({ "jsonrpc": "2.0", "id": 2, "method": "session/list", "params": {} }));
@@ -472,32 +476,32 @@ fn no_count_has_the_tasks_of_another_subject() {
 
 #[test]
 fn a_rotated_token_is_accepted_for_its_overlap() {
-    let guarded = TokenServer::new(&[["a", "dev", "view"], ["b", "dev", "view"]]);
-    let new = token(guarded.state.path(), &["rotate", "a", "--overlap", "1h"]);
+    let token_server = TokenServer::new(&[["a", "dev", "view"], ["b", "dev", "view"]]);
+    let new = token(token_server.state.path(), &["rotate", "a", "--overlap", "1h"]);
     let status = |token: &str| {
         let bearer = format!("Bearer {token}");
-        guarded.client_without_token().request("GET", "/tasks", &[("Authorization", &bearer)], b"").status()
+        token_server.client_without_token().request("GET", "/tasks", &[("Authorization", &bearer)], b"").status()
     };
     eventually("the new token is known", || (status(&new) == 200).then_some(()));
-    assert_eq!(status(&guarded.tokens[0]), 200, "the former one is too");
-    let newest = token(guarded.state.path(), &["rotate", "b"]);
+    assert_eq!(status(&token_server.tokens[0]), 200, "the former one is too");
+    let newest = token(token_server.state.path(), &["rotate", "b"]);
     eventually("the new token is known", || (status(&newest) == 200).then_some(()));
     // The earlier attempts count as wrong credentials.
-    let former = status(&guarded.tokens[1]);
+    let former = status(&token_server.tokens[1]);
     assert!(matches!(former, 401 | 429), "without an overlap the former one is not accepted: {former}");
 }
 
 #[test]
-fn a_broken_file_changes_nothing_and_is_reported() {
-    let guarded = TokenServer::new(&[["a", "dev", "view"]]);
-    let path = guarded.state.path().join("credentials.json");
+fn an_unreadable_credentials_file_changes_nothing_and_is_reported() {
+    let token_server = TokenServer::new(&[["a", "dev", "view"]]);
+    let path = token_server.state.path().join("credentials.json");
     fs::write(&path, "{").expect("it is ours");
-    let mut client = guarded.client(0);
+    let mut client = token_server.client(0);
     eventually("it is noticed", || (client.get("/ready").json()["why"] == json!(["credentials"])).then_some(()));
     assert_eq!(client.get("/tasks").status(), 200, "the former credentials hold");
-    assert!(guarded.server.output().contains("the credentials file was changed and is not used"));
+    assert!(token_server.server.output().contains("the credentials file was changed and is not used"));
     fs::remove_file(&path).expect("it is ours");
-    token(guarded.state.path(), &["add", "c", "--rights", "view"]);
+    token(token_server.state.path(), &["add", "c", "--rights", "view"]);
     eventually("the new file counts", || (client.get("/tasks").status() == 401).then_some(()));
 }
 
@@ -530,10 +534,10 @@ fn a_workspace_outside_of_the_roots_is_refused() {
 }
 
 #[test]
-fn the_card_declares_what_is_needed() {
-    let guarded =
+fn the_card_declares_the_security_schemes() {
+    let token_server =
         TokenServer::with(&[["a", "dev", "view"]], |setup| setup.args(["--public-url", "https://agent.example/x"]));
-    let mut client = guarded.client_without_token();
+    let mut client = token_server.client_without_token();
     let hybrid = client.get("/.well-known/agent-card.json").json();
     assert_eq!(hybrid["url"], "https://agent.example/x/");
     assert_eq!(hybrid["securitySchemes"]["bearer"]["type"], "http");

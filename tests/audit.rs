@@ -214,7 +214,7 @@ fn a_changed_byte_is_found_in_its_line_and_a_torn_line_is_cut() {
 
 /// Checklist 32.
 #[test]
-fn the_journals_miss_a_last_line_that_was_dropped() {
+fn a_removed_last_line_is_found_by_the_journals() {
     let mut fixture = Fixture::new(&["--audit"]);
     let task = fixture.run("SHELL echo ran > ran.txt");
     // The event with the audit's hash is next to the end of the turn, and no dialect shows it.

@@ -24,7 +24,7 @@ use support::message::{approval, asked_of, call_of, kind_of, prompt, state_of, t
 use support::server::{Server, Setup};
 
 #[test]
-fn every_line_is_there_once_and_in_order() {
+fn every_number_is_listed_once_and_in_order() {
     for (list, count) in [(CHECKLIST, 87), (CHECKS, 90)] {
         let numbers: Vec<u32> = list.iter().map(|line| line.0).collect();
         assert_eq!(numbers, (1..=count).collect::<Vec<u32>>());

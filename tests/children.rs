@@ -156,7 +156,7 @@ fn a_call_fails_at_once_while_a_supervisor_has_not_answered() {
 }
 
 #[test]
-fn a_command_waits_for_a_process() {
+fn a_command_waits_until_a_process_can_be_started() {
     let mut fixture = Fixture::new();
     // A supervisor that can start its program only later, and one that never can.
     let script = |name: &str, condition: &str| {

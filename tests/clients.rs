@@ -141,7 +141,7 @@ fn a_question_is_answered_once() {
 
 /// Prompts that are sent without waiting, and answers with "always".
 #[test]
-fn questions_are_watched_for_and_answered_for_longer() {
+fn a_watch_ends_at_a_question_and_an_answer_may_hold_for_later_calls() {
     let program = Program::new();
     let settings = json!({ "security": { "enablePermanentToolApproval": true } });
     std::fs::write(program.dir.folder(".gemini").join("settings.json"), settings.to_string()).expect("settings");
@@ -162,7 +162,7 @@ fn questions_are_watched_for_and_answered_for_longer() {
 }
 
 #[test]
-fn of_several_questions_one_is_named_and_edited_and_a_late_answer_is_told_who_was_first() {
+fn one_of_several_questions_is_answered_by_id_and_a_late_answer_names_the_first() {
     let served = Served::start();
     let ended = served.run(&["send", "--wait", "WRITE a.txt one ++ WRITE b.txt two ;; TEXT Done."]);
     assert_eq!(ended.status, Some(7), "{}", ended.err);
@@ -209,7 +209,7 @@ fn tasks_are_exported_and_deleted() {
 }
 
 #[test]
-fn ends_that_are_no_answers_have_a_status_each() {
+fn each_end_without_an_answer_has_its_own_exit_status() {
     let served = Served::start();
     let late = served.run(&["send", "--wait=50ms", "HOLD"]);
     assert_eq!(late.status, Some(124), "{}", late.err);
@@ -270,7 +270,7 @@ fn a_watch_outlives_the_server() {
 
 /// The index is damaged and lacks a task; it is rebuilt while no server runs.
 #[test]
-fn the_index_is_made_anew() {
+fn the_index_is_rebuilt() {
     let mut served = Served::start();
     for text in ["TEXT One.", "TEXT Two."] {
         assert_eq!(served.run(&["send", "--new", "--wait", text]).status, Some(0));
@@ -411,14 +411,15 @@ fn verb(program: &Program, args: &[&str]) -> Ended {
 }
 
 #[test]
-fn a_token_is_shown_by_every_client() {
-    let guarded = TokenServer::start();
-    let file = guarded.served.program.dir.folder("secret").join("token");
-    std::fs::write(&file, format!("{}\n", guarded.ann)).expect("a file");
+fn every_client_sends_its_token() {
+    let token_server = TokenServer::start();
+    let file = token_server.served.program.dir.folder("secret").join("token");
+    std::fs::write(&file, format!("{}\n", token_server.ann)).expect("a file");
     std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).expect("our own file");
     let file = file.to_str().expect("text");
-    let run =
-        |args: &[&str]| guarded.served.run(&[args, &["--url", &guarded.served.url, "--token-file", file]].concat());
+    let run = |args: &[&str]| {
+        token_server.served.run(&[args, &["--url", &token_server.served.url, "--token-file", file]].concat())
+    };
     let sent = run(&["send", "--new", "--wait", "--json", "WRITE a.txt one ;; TEXT Written."]);
     assert_eq!(sent.status, Some(7), "{}", sent.err);
     assert_eq!(run(&["approve"]).status, Some(0));
@@ -428,46 +429,50 @@ fn a_token_is_shown_by_every_client() {
     for action in ["show", "export"] {
         assert_eq!(run(&["tasks", action, task]).status, Some(0), "{action}");
     }
-    let found = guarded.with_token(&guarded.ann, &["tasks", "--json"]);
+    let found = token_server.with_token(&token_server.ann, &["tasks", "--json"]);
     assert!(found.out.contains(task), "without a URL: {}", found.err);
     assert_eq!(run(&["tasks", "delete", task]).status, Some(0));
     let attached = run(&["attach"]);
     assert!(attached.status == Some(2) && attached.err.contains("in a terminal"), "{}", attached.err);
     // Without a token the Unix socket serves the operator, who is the user.
-    assert_eq!(guarded.served.run(&["tasks"]).status, Some(0));
+    assert_eq!(token_server.served.run(&["tasks"]).status, Some(0));
 }
 
 #[test]
 fn a_client_without_a_valid_token_or_a_right_is_told_what_to_do() {
-    let guarded = TokenServer::start();
-    let url = guarded.served.url.as_str();
-    let wrong = format!("{}x", guarded.ann);
+    let token_server = TokenServer::start();
+    let url = token_server.served.url.as_str();
+    let wrong = format!("{}x", token_server.ann);
     for args in [&["tasks"][..], &["watch"], &["approve"], &["send", "TEXT Hello."], &["attach"]] {
-        let ended = guarded.with_token(&wrong, &[args, &["--url", url]].concat());
+        let ended = token_server.with_token(&wrong, &[args, &["--url", url]].concat());
         let what =
             "is not valid: it is unknown, revoked or expired; give its token in GEMINI_A2A_TOKEN or with --token-file";
         assert!(ended.status == Some(8) && ended.err.contains(what), "{args:?}: {:?} {}", ended.status, ended.err);
     }
     for args in [&["send", "--new", "TEXT Hello."][..], &["send", "TEXT Hello."]] {
-        let ended = guarded.with_token(&guarded.eve, args);
+        let ended = token_server.with_token(&token_server.eve, args);
         assert!(ended.status == Some(8) && ended.err.contains("prompt"), "{args:?}: {:?} {}", ended.status, ended.err);
     }
-    assert_eq!(guarded.with_token(&guarded.eve, &["tasks"]).status, Some(0));
-    let ended = guarded.served.run(&["tasks", "--token-file", "/none/such"]);
+    assert_eq!(token_server.with_token(&token_server.eve, &["tasks"]).status, Some(0));
+    let ended = token_server.served.run(&["tasks", "--token-file", "/none/such"]);
     assert!(ended.status == Some(78) && ended.err.contains("/none/such cannot be read"), "{}", ended.err);
-    assert_eq!(guarded.served.run(&["tasks", "--token", &guarded.ann]).status, Some(2), "never as an argument");
+    assert_eq!(
+        token_server.served.run(&["tasks", "--token", &token_server.ann]).status,
+        Some(2),
+        "never as an argument"
+    );
 }
 
 #[test]
 fn a_revoked_token_ends_a_watch() {
-    let guarded = TokenServer::start();
-    let sent = guarded.with_token(&guarded.ann, &["send", "--new", "--wait", "--json", "TEXT One."]);
+    let token_server = TokenServer::start();
+    let sent = token_server.with_token(&token_server.ann, &["send", "--new", "--wait", "--json", "TEXT One."]);
     let task = sent.lines()[0]["taskId"].as_str().expect("an id").to_owned();
-    let mut command = guarded.served.client(&["watch", "--task", &task]);
-    let mut watch = command.env("GEMINI_A2A_TOKEN", &guarded.ann).spawn().expect("the program");
+    let mut command = token_server.served.client(&["watch", "--task", &task]);
+    let mut watch = command.env("GEMINI_A2A_TOKEN", &token_server.ann).spawn().expect("the program");
     let mut out = BufReader::new(watch.stdout.take().expect("its output")).lines();
     assert_eq!(out.next().expect("a line").expect("text"), "You: TEXT One.");
-    assert_eq!(verb(&guarded.served.program, &["token", "revoke", "ann"]).status, Some(0));
+    assert_eq!(verb(&token_server.served.program, &["token", "revoke", "ann"]).status, Some(0));
     let ended = finish(watch);
     assert_eq!(ended.status, Some(8), "{}", ended.err);
     assert!(ended.err.contains("credential revoked") && ended.err.contains("--token-file"), "{}", ended.err);

@@ -25,7 +25,7 @@ const PICTURE: &[u8] = b"\x89PNG\r\n\x1a\n\0";
 const RECORDING: &[u8] = b"RIFF\0\0\0\0WAVEfmt ";
 
 #[test]
-fn the_model_is_sent_what_the_golden_files_say() {
+fn requests_to_the_model_match_the_golden_files() {
     let conversations: [(&str, RunConversation); 13] = [
         ("hello", hello),
         ("tools", tools),

@@ -109,7 +109,7 @@ fn api_answering(status: &'static str, date: &'static str) -> String {
 }
 
 #[test]
-fn nothing_is_wrong_with_a_healthy_one() {
+fn nothing_is_found_in_a_healthy_environment() {
     let ended = Doctor::without_faults().run();
     assert_eq!(ended.status, Some(0), "{}", ended.out);
     // The kernel of this machine may lack what confinement needs.

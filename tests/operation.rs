@@ -154,7 +154,7 @@ fn streams_and_sockets_are_logged_at_their_end_and_ids_are_made() {
 }
 
 #[test]
-fn the_log_of_google_cloud_is_chosen_there_and_every_line_is_json() {
+fn on_cloud_run_the_log_has_the_format_of_google_cloud() {
     let fixture = Fixture::with(|setup| {
         let setup = setup.arg("--debug").args(["--access", "local", "--host", "127.0.0.1", "--access-log", "-"]);
         setup.env("K_SERVICE", "agent").env("GOOGLE_CLOUD_PROJECT", "p-1")
@@ -280,7 +280,7 @@ fn metrics_are_valid_and_their_labels_are_from_closed_sets_after_random_requests
 }
 
 #[test]
-fn metrics_have_a_listener_of_their_own_which_has_nothing_else() {
+fn the_listener_for_metrics_serves_nothing_else() {
     let port = support::free_port().to_string();
     let address = format!("127.0.0.1:{port}");
     let fixture = Fixture::with(|setup| setup.args(["--metrics-listen", &address]));

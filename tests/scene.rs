@@ -112,7 +112,7 @@ fn the_scene_agrees_with_the_task_machine_after_every_record() {
 
 /// A scene that drops old items shows the same newest items as a complete one.
 #[test]
-fn a_trimmed_scene_goes_on_as_the_whole_one() {
+fn a_trimmed_scene_shows_the_same_newest_items() {
     for path in journals() {
         let (mut whole, mut trimmed) = (Scene::default(), Scene::default());
         for record in records(&path) {

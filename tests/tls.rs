@@ -143,7 +143,7 @@ fn guarded(fake: &FakeGemini, state: &Path) -> (Server, String) {
 }
 
 #[test]
-fn clients_work_through_a_proxy_that_ends_tls() {
+fn clients_work_through_a_proxy_that_terminates_tls() {
     let Some(authority) = Authority::new("own") else {
         return;
     };
@@ -168,7 +168,7 @@ fn clients_work_through_a_proxy_that_ends_tls() {
 }
 
 #[test]
-fn servers_that_cannot_be_trusted_are_told_apart() {
+fn untrusted_servers_are_refused_each_with_its_own_error() {
     let Some(authority) = Authority::new("own") else {
         return;
     };

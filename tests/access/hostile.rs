@@ -41,17 +41,17 @@ fn open(client: &Client, ticket: &str, more: &[(&str, &str)]) -> u16 {
 }
 
 #[test]
-fn a_stolen_ticket_is_worth_nothing() {
-    let guarded = TokenServer::with(&[["a", "ann", "view"]], |setup| {
+fn a_used_or_changed_ticket_is_refused() {
+    let token_server = TokenServer::with(&[["a", "ann", "view"]], |setup| {
         setup.args(["--allowed-origin", "https://page.example", "--allowed-origin", "https://other.example"])
     });
     let page = [("Origin", "https://page.example"), JSON];
     let ticket = || {
-        let issued = guarded.client(0).request("POST", "/ticket", &page, b"{}");
+        let issued = token_server.client(0).request("POST", "/ticket", &page, b"{}");
         assert_eq!(issued.status(), 201, "{}", issued.text());
         issued.json()["ticket"].as_str().expect("a text").to_owned()
     };
-    let client_without_token = guarded.client_without_token();
+    let client_without_token = token_server.client_without_token();
     let first = ticket();
     assert_eq!(
         open(&client_without_token, &first, &[("Origin", "https://other.example")]),
@@ -69,14 +69,14 @@ fn a_stolen_ticket_is_worth_nothing() {
     let mut conn = client_without_token.raw();
     conn.send(&listed).expect("it is sent");
     assert_eq!(conn.response(Side::Response).expect("it is answered").status(), 401, "it is no token");
-    audited_refusal(guarded.state.path(), "credential");
+    audited_refusal(token_server.state.path(), "credential");
 }
 
 #[test]
-fn headers_that_name_somebody_else_count_for_nothing() {
-    let guarded = TokenServer::new(&[["a", "ann", "view"], ["b", "bob", "view,prompt"]]);
-    task_of(&send(&mut guarded.client(1), "write a file", json!({})));
-    let bearer = |number: usize| format!("Bearer {}", guarded.tokens[number]);
+fn headers_that_name_another_user_have_no_effect() {
+    let token_server = TokenServer::new(&[["a", "ann", "view"], ["b", "bob", "view,prompt"]]);
+    task_of(&send(&mut token_server.client(1), "write a file", json!({})));
+    let bearer = |number: usize| format!("Bearer {}", token_server.tokens[number]);
     let (ann, bob) = (bearer(0), bearer(1));
     for (name, value) in [
         ("X-Forwarded-User", "bob"),
@@ -86,7 +86,7 @@ fn headers_that_name_somebody_else_count_for_nothing() {
         ("X-Forwarded-For", "127.0.0.1"),
         ("X-Remote-User", "operator"),
     ] {
-        let mut client = guarded.client_without_token();
+        let mut client = token_server.client_without_token();
         assert_eq!(client.request("GET", "/tasks", &[(name, value)], b"").status(), 401, "{name}");
         let own = client.request("GET", "/tasks", &[("Authorization", &ann), (name, value)], b"");
         assert_eq!(own.json()["totalSize"], 0, "{name}: {}", own.text());
@@ -94,16 +94,16 @@ fn headers_that_name_somebody_else_count_for_nothing() {
     // Two credentials in one request are refused, even if one of them is valid.
     for fields in [
         [("Authorization", ann.as_str()), ("Authorization", bob.as_str())],
-        [("Authorization", &ann), ("X-API-Key", guarded.tokens[1].as_str())],
+        [("Authorization", &ann), ("X-API-Key", token_server.tokens[1].as_str())],
     ] {
-        assert_eq!(guarded.client_without_token().request("GET", "/tasks", &fields, b"").status(), 400);
+        assert_eq!(token_server.client_without_token().request("GET", "/tasks", &fields, b"").status(), 400);
     }
-    let refused = audited_refusal(guarded.state.path(), "credential");
+    let refused = audited_refusal(token_server.state.path(), "credential");
     assert!(refused["what"]["count"].as_u64().is_some_and(|count| count > 0), "{refused}");
 }
 
 #[test]
-fn a_local_proxy_does_not_lend_its_user_to_others() {
+fn requests_through_a_local_proxy_are_refused_without_credentials() {
     for (name, value) in [("Via", "1.1 proxy"), ("Forwarded", "for=192.0.2.1"), ("X-Forwarded-For", "192.0.2.1")] {
         let server = Setup::without_model().arg("--audit").start();
         let mut client = Client::new(&server.url());
@@ -114,15 +114,15 @@ fn a_local_proxy_does_not_lend_its_user_to_others() {
 }
 
 #[test]
-fn ids_of_another_subject_open_nothing() {
-    let guarded = TokenServer::new(&[["a", "ann", "view,prompt,approve"], ["b", "bob", "view,prompt,approve"]]);
-    let task = task_of(&send(&mut guarded.client(0), "write a file", json!({})));
-    let mut bob = guarded.client(1);
+fn task_ids_of_another_subject_are_unknown() {
+    let token_server = TokenServer::new(&[["a", "ann", "view,prompt,approve"], ["b", "bob", "view,prompt,approve"]]);
+    let task = task_of(&send(&mut token_server.client(0), "write a file", json!({})));
+    let mut bob = token_server.client(1);
     for path in [format!("/tasks/{task}"), format!("/tasks/{task}/metadata")] {
         assert_eq!(bob.get(&path).status(), 404, "{path}");
     }
     assert_eq!(bob.request("POST", &format!("/tasks/{task}:cancel"), &[JSON], b"{}").status(), 404);
     assert_eq!(send(&mut bob, "more", json!({ "taskId": task })).status(), 404);
-    let refused = audited_refusal(guarded.state.path(), "ownership");
+    let refused = audited_refusal(token_server.state.path(), "ownership");
     assert_eq!((&refused["who"]["credential"], &refused["who"]["subject"]), (&json!("b"), &json!("bob")), "{refused}");
 }

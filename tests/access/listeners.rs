@@ -21,14 +21,14 @@ fn ask(path: &Path, request: &str) -> String {
 }
 
 #[test]
-fn only_at_the_servers_own_socket_the_same_user_is_the_operator() {
+fn the_same_user_is_the_operator_only_at_the_servers_own_socket() {
     let dir = TempDir::new("socket");
     let named = dir.path().join("named.sock");
-    let guarded = TokenServer::with(&[["a", "dev", "view"]], |setup| {
+    let token_server = TokenServer::with(&[["a", "dev", "view"]], |setup| {
         setup.arg("--listen").arg(format!("unix:{}", named.display()))
     });
     assert_eq!(ask(&named, "GET /tasks"), "401", "a proxy may run as this user");
-    let run = fs::read_dir(guarded.state.path().join("run")).expect("a directory");
+    let run = fs::read_dir(token_server.state.path().join("run")).expect("a directory");
     let own = run.map(|entry| entry.expect("an entry").path()).next().expect("a socket");
     assert_eq!(ask(&own, "GET /tasks"), "200");
     assert_eq!(ask(&own, "GET /metrics"), "200", "with all rights");
@@ -73,14 +73,14 @@ fn a_file_that_others_could_have_written_is_refused() {
 
 #[test]
 fn a_hangup_reads_the_credentials_again() {
-    let guarded = TokenServer::new(&[["a", "dev", "view"]]);
-    let new = token(guarded.state.path(), &["add", "b", "--rights", "view"]);
-    let pid = rustix::process::Pid::from_raw(guarded.server.pid() as i32).expect("a process id");
+    let token_server = TokenServer::new(&[["a", "dev", "view"]]);
+    let new = token(token_server.state.path(), &["add", "b", "--rights", "view"]);
+    let pid = rustix::process::Pid::from_raw(token_server.server.pid() as i32).expect("a process id");
     rustix::process::kill_process(pid, rustix::process::Signal::HUP).expect("it runs");
     let bearer = format!("Bearer {new}");
     eventually("the new credential is known", || {
         let status =
-            guarded.client_without_token().request("GET", "/tasks", &[("Authorization", &bearer)], b"").status();
+            token_server.client_without_token().request("GET", "/tasks", &[("Authorization", &bearer)], b"").status();
         (status == 200).then_some(())
     });
 }

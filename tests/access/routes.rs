@@ -175,7 +175,7 @@ const RIGHTS: [[&str; 3]; 4] =
     [["v", "dev", "view"], ["p", "dev", "prompt"], ["a", "dev", "approve"], ["m", "dev", "admin"]];
 
 /// A server with a credential for each of [`RIGHTS`], and with an extended card.
-fn guarded() -> TokenServer {
+fn token_server() -> TokenServer {
     let card = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kit/extended-card.json");
     TokenServer::edited(&RIGHTS, without_limits, |setup| setup.args(["--extended-card", card]))
 }
@@ -192,8 +192,8 @@ fn may(needs: Option<Needs>, number: usize) -> bool {
 
 #[test]
 fn without_a_credential_only_the_public_routes_answer() {
-    let guarded = TokenServer::new(&RIGHTS);
-    let mut client_without_token = guarded.client_without_token();
+    let token_server = TokenServer::new(&RIGHTS);
+    let mut client_without_token = token_server.client_without_token();
     for route in routes() {
         for method in METHODS {
             let (path, needs) = (path(route), needs(route, method));
@@ -211,7 +211,7 @@ fn without_a_credential_only_the_public_routes_answer() {
 
 #[test]
 fn each_right_alone_opens_the_routes_that_need_it() {
-    let guarded = guarded();
+    let token_server = token_server();
     for route in routes() {
         for method in METHODS {
             let (path, needs, body) = (path(route), needs(route, method), body(route));
@@ -220,7 +220,7 @@ fn each_right_alone_opens_the_routes_that_need_it() {
                 if needs == Some(Any) {
                     continue;
                 }
-                let got = status(&mut guarded.client(number), method, &path, needs, &body);
+                let got = status(&mut token_server.client(number), method, &path, needs, &body);
                 assert_ne!(got, 401, "{method} {path} with {right}");
                 assert_eq!(got != 403, may(needs, number), "{method} {path} with {right}: {got}");
                 if needs.is_some() && may(needs, number) {
@@ -232,16 +232,16 @@ fn each_right_alone_opens_the_routes_that_need_it() {
 }
 
 #[test]
-fn every_method_of_json_rpc_is_in_a_row() {
+fn every_json_rpc_method_has_a_row() {
     let rows: Vec<(&str, &str)> = METHODS_OF_RPC.iter().map(|(old, new, _)| (*old, *new)).collect();
     assert_eq!(rows, method_names().collect::<Vec<_>>());
 }
 
 /// A valid credential is accepted in every form, and a wrong one is refused on every route that is not public.
 #[test]
-fn every_form_of_a_credential_counts_on_every_route() {
-    let guarded = guarded();
-    let token = &guarded.tokens[3];
+fn every_form_of_a_credential_is_accepted_on_every_route() {
+    let token_server = token_server();
+    let token = &token_server.tokens[3];
     let basic = format!("Basic {}", crate::base64(&format!("m:{token}")));
     let wrong_name = format!("Basic {}", crate::base64(&format!("v:{token}")));
     let forms =
@@ -252,7 +252,7 @@ fn every_form_of_a_credential_counts_on_every_route() {
         for method in METHODS {
             let (path, needs, body) = (path(route), needs(route, method), body(route));
             for (name, value, is_right) in forms {
-                let mut client = guarded.client_without_token().field(name, value);
+                let mut client = token_server.client_without_token().field(name, value);
                 let got = status(&mut client, method, &path, needs, &body);
                 let is_served = is_right || needs == Some(Public);
                 assert_eq!(!is_refused(got), is_served, "{method} {path} with {name}: {got}");
@@ -264,11 +264,12 @@ fn every_form_of_a_credential_counts_on_every_route() {
 
 #[test]
 fn each_right_alone_allows_the_methods_of_json_rpc_that_need_it() {
-    let guarded = guarded();
+    let token_server = token_server();
     for (old, new, needs) in METHODS_OF_RPC {
         for method in [old, new].into_iter().filter(|method| !method.is_empty()) {
             for (number, [_, _, right]) in RIGHTS.iter().enumerate() {
-                let answer = guarded.client(number).request("POST", "/", &[JSON], rpc(method).to_string().as_bytes());
+                let answer =
+                    token_server.client(number).request("POST", "/", &[JSON], rpc(method).to_string().as_bytes());
                 let text = answer.text();
                 assert_eq!(answer.status() != 403, may(Some(needs), number), "{method} with {right}: {text}");
                 assert_eq!(text.contains("PERMISSION_DENIED"), answer.status() == 403, "{method} with {right}: {text}");

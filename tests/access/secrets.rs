@@ -14,7 +14,7 @@ use std::net::UdpSocket;
 use std::path::Path;
 
 /// A server with one credential and a fake model.
-fn guarded(change: impl FnOnce(Setup) -> Setup) -> (Server, String, TempDir, FakeGemini) {
+fn token_server(change: impl FnOnce(Setup) -> Setup) -> (Server, String, TempDir, FakeGemini) {
     let fake = FakeGemini::start();
     let state = TempDir::new("state");
     let token = token_of(state.path(), &["add", "a", "--rights", "view,prompt,approve"]);
@@ -45,7 +45,7 @@ fn audit(state: &Path) -> String {
 
 #[test]
 fn a_tool_with_a_credential_cannot_prompt_or_open_a_socket() {
-    let (server, token, state, _fake) = guarded(|setup| setup.args(["--listen", "0.0.0.0:0"]));
+    let (server, token, state, _fake) = token_server(|setup| setup.args(["--listen", "0.0.0.0:0"]));
     let mut client = Client::new(&server.url()).field("Authorization", &format!("Bearer {token}"));
     let instance = fs::read_dir(state.path().join("instances")).expect("a directory");
     let instance: Vec<Value> = instance
@@ -88,7 +88,7 @@ fn a_tool_with_a_credential_cannot_prompt_or_open_a_socket() {
 fn no_secret_is_written_anywhere() {
     let access = TempDir::new("log");
     let log = access.path().join("access.log");
-    let (server, token, state, _fake) = guarded(|setup| {
+    let (server, token, state, _fake) = token_server(|setup| {
         setup.args(["--debug", "--audit-prompts", "--access-log"]).arg(&log).env("A2A_TOKEN", ENVIRONMENT)
     });
     let mut client = Client::new(&server.url());
@@ -160,7 +160,7 @@ fn files(dir: &Path, found: &mut Vec<(String, String)>) {
 fn a_request_id_is_the_same_in_the_answer_the_log_and_the_audit() {
     let access = TempDir::new("log");
     let log = access.path().join("access.log");
-    let (server, token, state, _fake) = guarded(|setup| setup.arg("--access-log").arg(&log));
+    let (server, token, state, _fake) = token_server(|setup| setup.arg("--access-log").arg(&log));
     let bearer = format!("Bearer {token}");
     let fields = [("Authorization", bearer.as_str()), ("X-Request-Id", "my-request.1"), crate::JSON];
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "message/send", "params": prompt("TEXT hello") });

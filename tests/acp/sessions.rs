@@ -4,7 +4,7 @@ use crate::editor::Program;
 use serde_json::{Value, json};
 
 #[test]
-fn only_the_protocol_is_on_standard_output_and_the_end_of_input_is_the_end() {
+fn standard_output_has_only_the_protocol_and_the_end_of_input_ends_the_program() {
     let program = Program::new();
     let (mut running, mut editor, session) = program.begin(&["--debug"]);
     editor.say(&session, "TEXT half ++ HOLD");
@@ -25,7 +25,7 @@ fn only_the_protocol_is_on_standard_output_and_the_end_of_input_is_the_end() {
 }
 
 #[test]
-fn a_loaded_session_is_shown_as_it_was_seen() {
+fn a_loaded_session_has_the_same_updates() {
     let program = Program::new();
     let (mut running, mut editor, session) = program.begin(&[]);
     let scripts = [
@@ -141,7 +141,7 @@ fn modes_and_models_are_chosen_from_a_list() {
 }
 
 #[test]
-fn the_editor_brings_servers() {
+fn the_editor_names_mcp_servers() {
     if !std::process::Command::new("python3").arg("--version").output().is_ok_and(|output| output.status.success()) {
         return;
     }

@@ -185,7 +185,7 @@ impl Proxy {
 
 /// The editor opens another session, which `watch` follows. Events of a time in which `watch` is disconnected are not lost.
 #[test]
-fn a_watch_that_followed_a_new_session_goes_on_there() {
+fn a_watch_continues_on_the_session_that_it_followed() {
     let program = Program::new();
     let (running, mut editor, first) = program.begin(&["--a2a-port", "0"]);
     let port = running.url().rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port");

@@ -169,7 +169,7 @@ fn slash_commands_answer_in_the_session() {
 }
 
 #[test]
-fn an_undo_that_is_typed_puts_files_back() {
+fn a_typed_undo_restores_files() {
     let program = Program::new();
     let (old, new) = (program.workspace().join("old.txt"), program.workspace().join("new.txt"));
     std::fs::write(&old, b"one\r\ntwo\xff\r\n").expect("a file");

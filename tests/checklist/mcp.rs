@@ -367,7 +367,7 @@ pub const CHECKS: &[Behaviour] = &[
     (88, "a process that dies at any step loses nothing", Covered(&[
         "src/tool/files/restore/tests.rs::check_88_an_edit_that_dies_between_its_steps_loses_nothing",
         "src/tool/files/restore/tests.rs::check_88_a_restore_that_dies_between_its_steps_can_be_made_again",
-        "tests/e2e/restore.rs::an_edit_that_was_killed_has_left_the_old_content",
+        "tests/e2e/restore.rs::an_edit_that_was_interrupted_by_a_kill_has_stored_the_old_content",
     ])),
     (89, "a point is found by its name and never used as a path", Covered(&[
         "tests/e2e/restore.rs::points_are_names_and_not_paths",

@@ -4,7 +4,7 @@ use crate::{Fixture, success};
 use gemini_a2a::task::spec::{Display, Ending};
 
 #[test]
-fn git_works_in_that_environment() {
+fn git_works_in_the_environment_of_commands() {
     let fixture = Fixture::new();
     if fixture.run("git --version >/dev/null") != success("Output: (empty)", "") {
         eprintln!("skipped: there is no git here");

@@ -85,7 +85,7 @@ fn a_container_without_credentials_ends_and_names_the_variable() {
 }
 
 #[test]
-fn variables_are_as_the_flags_of_their_names() {
+fn variables_have_the_effect_of_their_flags() {
     let dir = TempDir::new("variables");
     let port = free_port();
     let credentials = dir.path().join("credentials.json");

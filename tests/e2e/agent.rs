@@ -26,7 +26,7 @@ pub fn declared(request: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn in_plan_mode_the_model_is_told_and_has_no_tools_that_write() {
+fn in_plan_mode_the_model_gets_instructions_and_no_tools_that_write() {
     let fixture = Fixture::with(|setup| setup.args(["--approval-mode", "plan"]));
     let events = fixture.say("WRITE a.txt x ;; TEXT I planned.");
     let request = request(&fixture);
@@ -91,7 +91,7 @@ pub fn refusal(events: &[Event]) -> &Value {
 }
 
 #[test]
-fn what_the_model_saves_is_asked_about_and_told_from_then_on() {
+fn saving_a_memory_needs_approval_and_later_requests_contain_it() {
     let fixture = Fixture::with(|setup| setup.arg("--trust-workspace"));
     let home = fixture.server.state_dir().with_file_name("home");
     let file = home.join(".gemini/GEMINI.md");
@@ -126,7 +126,7 @@ fn what_the_model_saves_is_asked_about_and_told_from_then_on() {
 }
 
 #[test]
-fn memory_of_a_subdirectory_is_told_once_when_a_call_comes_there() {
+fn memory_of_a_subdirectory_is_sent_once_when_a_call_uses_it() {
     for (trust, expected) in [(&["--trust-workspace"][..], [0, 1, 0, 1]), (&[], [0; 4])] {
         let fixture = Fixture::with(|setup| setup.args(trust));
         let ws = fixture.server.workspace();
@@ -147,7 +147,7 @@ fn memory_of_a_subdirectory_is_told_once_when_a_call_comes_there() {
 }
 
 #[test]
-fn included_directories_are_told_and_used_like_the_workspace() {
+fn included_directories_are_in_the_request_and_used_like_the_workspace() {
     let beside = TempDir::new("beside");
     let (lib, docs) = (beside.folder("lib"), beside.folder("docs"));
     put(&lib.join("a.rs"), "fn needle() {}");
@@ -173,7 +173,7 @@ fn included_directories_are_told_and_used_like_the_workspace() {
 }
 
 #[test]
-fn the_model_is_named_truly_after_a_fallback() {
+fn after_a_fallback_the_model_is_named_correctly() {
     const ASKED: &str = "gemini-3.1-pro-preview";
     const INSTEAD: &str = "gemini-3-flash-preview";
     let fixture = Fixture::with(|setup| setup.args(["--model", "pro"]));

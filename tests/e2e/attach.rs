@@ -56,7 +56,7 @@ fn a_server_is_found_by_its_port_its_socket_or_by_itself() {
 }
 
 #[test]
-fn what_is_no_server_is_named() {
+fn an_address_without_a_server_is_an_error_that_names_it() {
     let state = TempDir::new("state");
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("an address").port().to_string();

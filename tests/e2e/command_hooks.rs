@@ -123,7 +123,7 @@ fn hooks_of_a_project_never_run_before_they_are_allowed() {
 }
 
 #[test]
-fn hooks_are_told_and_add_to_prompts_and_results() {
+fn hooks_get_their_input_and_add_to_prompts_and_results() {
     let home = TempDir::new("home");
     let log = home.path().join("log");
     let keep = |more: &str| {
@@ -310,7 +310,7 @@ fn hooks_have_limits() {
 }
 
 #[test]
-fn a_hook_is_told_before_a_conversation_is_summarised() {
+fn a_hook_runs_before_a_conversation_is_summarised() {
     let home = TempDir::new("home");
     let log = home.path().join("log");
     let objects = format!("cat >> {}; echo 'Not now.' >&2; exit 2", log.display());

@@ -8,7 +8,7 @@ use serde_json::json;
 const MANIFEST: &str = "gemini-extension.json";
 
 #[test]
-fn an_extension_tells_the_model_and_forbids_tools() {
+fn an_extension_adds_memory_and_forbids_tools() {
     let home = TempDir::new("home");
     let dir = home.path().join(".gemini/extensions/guard");
     let manifest = json!({

@@ -24,7 +24,7 @@ fn ask(socket: &mut Socket, call: Value) -> Value {
 }
 
 #[test]
-fn permissions_are_listed_and_taken_back() {
+fn permissions_are_listed_and_revoked() {
     let mut fixture = Fixture::new();
     let (task, calls) = fixture.ask("SHELL mkdir -p a");
     fixture.client().call("message/send", approval(&task, &calls[0], "proceed_always"));
@@ -49,7 +49,7 @@ fn permissions_are_listed_and_taken_back() {
 }
 
 #[test]
-fn the_native_dialect_lists_permissions_and_takes_them_back() {
+fn the_native_dialect_lists_and_revokes_permissions() {
     let fixture = Fixture::new();
     let (task, calls) = fixture.ask("WRITE a.txt x");
     fixture.client().call("message/send", approval(&task, &calls[0], "proceed_always"));
@@ -66,7 +66,7 @@ fn the_native_dialect_lists_permissions_and_takes_them_back() {
 
 /// A saved approval holds in every task at once and after a restart, until it is revoked.
 #[test]
-fn saved_permissions_are_taken_back_for_good() {
+fn saved_permissions_are_revoked_for_good() {
     let home = TempDir::new("home");
     let dir = home.path().join(".gemini");
     std::fs::create_dir_all(&dir).expect("a directory");

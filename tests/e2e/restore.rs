@@ -217,7 +217,7 @@ fn a_task_in_a_turn_is_not_restored() {
 }
 
 #[test]
-fn a_restore_survives_a_crash_and_is_shown_to_those_who_watch() {
+fn a_restore_survives_a_crash_and_is_shown_to_subscribers() {
     let mut fixture = fixture();
     let task = edited(&fixture);
     let mut socket = Socket::open(&fixture.server.url(), &format!("/ws?taskId={task}"), Some("gemini-a2a.v1"));
@@ -266,7 +266,7 @@ fn without_checkpoints_nothing_can_be_undone() {
 
 /// The server is killed at a random moment of an undo: every file is whole, and the undo can be repeated.
 #[test]
-fn an_undo_that_was_killed_can_be_given_again() {
+fn an_undo_that_was_interrupted_by_a_kill_can_be_repeated() {
     let mut fixture = fixture();
     let root = fixture.server.workspace();
     for round in 0..8u64 {
@@ -298,7 +298,7 @@ fn an_undo_that_was_killed_can_be_given_again() {
 
 /// The server is killed at a random moment of an edit. If the file has the new content, the old content is stored and named in the journal.
 #[test]
-fn an_edit_that_was_killed_has_left_the_old_content() {
+fn an_edit_that_was_interrupted_by_a_kill_has_stored_the_old_content() {
     let mut fixture = fixture();
     let root = fixture.server.workspace();
     for round in 0..8u64 {

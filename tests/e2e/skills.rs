@@ -69,7 +69,7 @@ fn a_skill_is_activated_with_approval_and_can_be_read_and_not_written() {
 }
 
 #[test]
-fn an_activated_skill_is_told_again_after_a_summary() {
+fn an_activated_skill_is_sent_again_after_a_summary() {
     let home = TempDir::new("home");
     put(&home.path().join(".agents/skills/pdf/SKILL.md"), SKILL);
     let fixture =

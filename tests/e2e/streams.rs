@@ -96,7 +96,7 @@ fn resuming_a_running_stream_continues_with_new_events() {
 }
 
 #[test]
-fn ends_of_earlier_turns_in_a_tail_do_not_end_it() {
+fn the_end_of_an_earlier_turn_does_not_end_a_resumed_stream() {
     let fixture = Fixture::new();
     let events = fixture.say("TEXT one");
     let task = task_in(&events);

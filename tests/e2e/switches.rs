@@ -11,7 +11,7 @@ fn switched(args: &[&str]) -> Fixture {
 }
 
 #[test]
-fn a_waiting_call_is_answered_in_time_and_its_turn_goes_on() {
+fn a_blocking_call_returns_after_its_timeout_and_its_turn_continues() {
     let fixture = switched(&["--blocking-timeout", "200ms"]);
     let script = prompt("HOLD ++ TEXT late");
     let answer = fixture.client().call("message/send", script);

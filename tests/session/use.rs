@@ -24,7 +24,7 @@ fn a_prompt_is_answered_and_a_question_too() {
 }
 
 #[test]
-fn an_undo_that_is_typed_puts_files_back() {
+fn a_typed_undo_restores_files() {
     let dirs = TestDirs::new();
     let file = dirs.put("ws/hello.txt", "mine\r\n");
     let now = || std::fs::read_to_string(&file).expect("it is there");
