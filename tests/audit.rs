@@ -192,8 +192,8 @@ fn a_changed_byte_is_found_in_its_line_and_a_torn_line_is_cut() {
     fixture.audit_ok(&["verify", "--tasks"]);
     // One byte of each line, at a different column each time, and the first and the last byte of the file.
     let starts = (0..bytes.len()).filter(|at| *at == 0 || bytes[at - 1] == b'\n');
-    let places: Vec<usize> = starts.enumerate().map(|(line, start)| start + 23 * line).collect();
-    for at in places.into_iter().chain([0, bytes.len() - 1]) {
+    let positions: Vec<usize> = starts.enumerate().map(|(line, start)| start + 23 * line).collect();
+    for at in positions.into_iter().chain([0, bytes.len() - 1]) {
         let mut changed = bytes.clone();
         changed[at] ^= 1;
         std::fs::write(&file, &changed).expect("our own file");

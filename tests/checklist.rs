@@ -127,9 +127,9 @@ fn outline(events: &[Event]) -> Vec<String> {
             if !calls.contains(call) {
                 calls.push(call.clone());
             }
-            let place = calls.iter().position(|known| known == call).unwrap_or(0) + 1;
+            let number = calls.iter().position(|known| known == call).unwrap_or(0) + 1;
             let status = data["status"].as_str().unwrap_or("?");
-            line.push_str(&format!(" {place} {status}"));
+            line.push_str(&format!(" {number} {status}"));
         }
         if event.is_final() {
             line.push_str(" final");

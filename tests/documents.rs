@@ -61,12 +61,12 @@ fn the_exceptions_are_exactly_these() {
     let mut found = Vec::new();
     for (name, text) in DOCUMENTS {
         for row in Examples::open(name, text).rows {
-            assert_eq!(row.clash.is_some(), row.instead.is_some(), "{}", row.at);
-            assert!(row.values.is_empty() || row.clash.is_some(), "{}", row.at);
-            found.extend(row.clash.map(|clash| (name, row.at, clash)));
+            assert_eq!(row.contradiction.is_some(), row.instead.is_some(), "{}", row.at);
+            assert!(row.values.is_empty() || row.contradiction.is_some(), "{}", row.at);
+            found.extend(row.contradiction.map(|contradiction| (name, row.at, contradiction)));
         }
     }
-    let expected = EXCEPTIONS.map(|(name, at, clash)| (name, at.to_owned(), clash.to_owned()));
+    let expected = EXCEPTIONS.map(|(name, at, contradiction)| (name, at.to_owned(), contradiction.to_owned()));
     assert_eq!(found, expected);
     let examples = DOCUMENTS.map(|(name, text)| {
         let rows = Examples::open(name, text).rows.into_iter();
@@ -144,8 +144,8 @@ fn the_development_tool_extension() {
     assert_eq!(card.status(), 200);
     examples.received("3.1 agent card", &card.json());
 
-    let place = json!(server.workspace());
-    let settings = examples.sent("3.2 agent settings", &[("/workspace_path", place)]);
+    let workspace = json!(server.workspace());
+    let settings = examples.sent("3.2 agent settings", &[("/workspace_path", workspace)]);
     let developer = Developer::new(&server, settings);
     an_edit(&examples, &developer, &server);
     a_command(&examples, &developer);
@@ -287,9 +287,9 @@ fn the_task_server() {
     let examples = document("S2");
     let server = server();
     let mut client = Client::new(&server.url());
-    let place = json!(server.workspace());
-    let wish = examples.sent("POST /tasks, request", &[("/agentSettings/workspaceRoot", place)]);
-    let created = client.post("/tasks", &wish);
+    let workspace = json!(server.workspace());
+    let request = examples.sent("POST /tasks, request", &[("/agentSettings/workspaceRoot", workspace)]);
+    let created = client.post("/tasks", &request);
     assert_eq!(created.status(), 201);
     examples.received("POST /tasks, response", &created.json());
     let task = created.json()["taskId"].as_str().expect("an id").to_owned();
@@ -412,8 +412,8 @@ fn the_kebab_dialect() {
     examples.received("agent card", &card);
     assert_eq!(card["url"], format!("{}/", server.url()).as_str());
 
-    let place = json!(server.workspace());
-    let settings = examples.sent("agent settings", &[("/workspacePath", place)]);
+    let workspace = json!(server.workspace());
+    let settings = examples.sent("agent settings", &[("/workspacePath", workspace)]);
     let created = client.post("/tasks", &json!({ "agentSettings": settings }));
     assert_eq!(created.status(), 201);
     let task = created.json().as_str().expect("a bare id").to_owned();

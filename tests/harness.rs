@@ -180,10 +180,10 @@ fn a_session_of_the_real_server_survives_its_process() {
     let found = client.call("tasks/get", json!({ "id": task }));
     assert_eq!((task_of(&found), state_of(&found)), (Some(task.as_str()), Some("input-required")));
 
-    let place = events.iter().position(|event| text_of(event.result()) == "one");
-    let place = place.expect("the first text is an event of its own");
-    let last = events[place].id.as_deref().expect("every event has an id");
+    let position = events.iter().position(|event| text_of(event.result()) == "one");
+    let position = position.expect("the first text is an event of its own");
+    let last = events[position].id.as_deref().expect("every event has an id");
     let rest: Vec<_> = client.resume("tasks/resubscribe", json!({ "id": task }), last).collect();
     let ids = |events: &[support::client::Event]| -> Vec<_> { events.iter().map(|event| event.id.clone()).collect() };
-    assert_eq!(ids(&rest), ids(&events[place + 1..]));
+    assert_eq!(ids(&rest), ids(&events[position + 1..]));
 }

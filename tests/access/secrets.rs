@@ -54,10 +54,10 @@ fn a_tool_with_a_credential_cannot_prompt_or_open_a_socket() {
         .collect();
     let listen = instance[0]["listen"].as_array().expect("a list").clone();
     let wide =
-        listen.iter().filter_map(Value::as_str).find_map(|place| place.strip_prefix("0.0.0.0:")).expect("a port");
-    let mut places = vec![server.url().replace("localhost", "127.0.0.1")];
+        listen.iter().filter_map(Value::as_str).find_map(|address| address.strip_prefix("0.0.0.0:")).expect("a port");
+    let mut addresses = vec![server.url().replace("localhost", "127.0.0.1")];
     match own_address() {
-        Some(address) => places.push(format!("http://{address}:{wide}")),
+        Some(address) => addresses.push(format!("http://{address}:{wide}")),
         None => println!("skipped: this machine has only loopback"),
     }
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "message/send", "params": prompt("TEXT from a tool") });
@@ -65,23 +65,23 @@ fn a_tool_with_a_credential_cannot_prompt_or_open_a_socket() {
     let with = format!("-H 'Authorization: Bearer {token}'");
     let upgrade = "-H 'Connection: Upgrade' -H 'Upgrade: websocket' -H 'Sec-WebSocket-Version: 13' \
                    -H 'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=='";
-    for place in &places {
+    for address in &addresses {
         let status = "-s -o /dev/null --max-time 5 -w '%{http_code} '";
         run(
             &mut client,
             &format!(
-                "SHELL curl {status} {with} -H Content-Type:application/json -d @body.json {place}/ > out.txt; \
-                 curl {status} {with} {upgrade} {place}/ws >> out.txt; curl {status} {with} {upgrade} {place}/acp >> out.txt; \
-                 curl {status} {with} {place}/tasks >> out.txt; curl {status} {place}/tasks >> out.txt"
+                "SHELL curl {status} {with} -H Content-Type:application/json -d @body.json {address}/ > out.txt; \
+                 curl {status} {with} {upgrade} {address}/ws >> out.txt; curl {status} {with} {upgrade} {address}/acp >> out.txt; \
+                 curl {status} {with} {address}/tasks >> out.txt; curl {status} {address}/tasks >> out.txt"
             ),
         );
         let out = fs::read_to_string(server.workspace().join("out.txt")).expect("it ran");
-        assert_eq!(out, "403 403 403 200 401 ", "{place}");
+        assert_eq!(out, "403 403 403 200 401 ", "{address}");
     }
     let audit = audit(state.path());
     assert!(audit.contains("\"kind\":\"child_refused\""), "{audit}");
     let listed = client.request("GET", "/tasks", &[("A2A-Version", "1.0")], b"").json();
-    assert_eq!(listed["totalSize"], places.len(), "only what was prompted from outside");
+    assert_eq!(listed["totalSize"], addresses.len(), "only what was prompted from outside");
 }
 
 #[test]
@@ -124,20 +124,20 @@ fn no_secret_is_written_anywhere() {
         });
     }
     let scraped = Client::new(&server.url()).request("GET", "/metrics", &[("X-API-Key", ENVIRONMENT)], b"").text();
-    let mut places = vec![
+    let mut outputs = vec![
         ("the answers".to_owned(), answers),
         ("the metrics".to_owned(), scraped),
         ("the log".to_owned(), server.output()),
         ("the access log".to_owned(), fs::read_to_string(&log).expect("a log")),
     ];
-    files(state.path(), &mut places);
-    places.retain(|(place, _)| !place.contains("/tasks/") && !place.ends_with("index.jsonl"));
-    assert!(places.iter().any(|(place, _)| place.contains("/audit/")), "the audit is among them");
+    files(state.path(), &mut outputs);
+    outputs.retain(|(name, _)| !name.contains("/tasks/") && !name.ends_with("index.jsonl"));
+    assert!(outputs.iter().any(|(name, _)| name.contains("/audit/")), "the audit is among them");
     let hash = fs::read_to_string(state.path().join("credentials.json")).expect("it is there");
     assert!(!hash.contains(&token), "only its hash is in the file");
-    for (place, text) in places {
+    for (name, text) in outputs {
         for secret in [&token, &basic, ENVIRONMENT, wrong, &ticket, &rotated, &encoded, &encoded_rotated] {
-            assert!(!text.contains(secret), "{secret} is in {place}:\n{text}");
+            assert!(!text.contains(secret), "{secret} is in {name}:\n{text}");
         }
     }
 }

@@ -22,7 +22,7 @@ pub struct Row {
     pub example: Value,
     /// JSON pointers.
     pub run_time: Vec<String>,
-    pub clash: Option<String>,
+    pub contradiction: Option<String>,
     pub instead: Option<String>,
     /// The values that the server sends instead of the example's, by JSON pointer.
     #[serde(default)]
@@ -65,7 +65,7 @@ impl Examples {
         assert_eq!(row.run_time, given, "{}: {at}", self.name);
         let mut example = row.example.clone();
         for (pointer, value) in run_time {
-            *place(&mut example, pointer, at) = value.clone();
+            *value_at(&mut example, pointer, at) = value.clone();
         }
         example
     }
@@ -109,7 +109,7 @@ impl Row {
     fn fits(&self, actual: &Value) -> Result<(), String> {
         let mut example = self.example.clone();
         for (pointer, value) in &self.values {
-            *place(&mut example, pointer, &self.at) = value.clone();
+            *value_at(&mut example, pointer, &self.at) = value.clone();
         }
         self.compare("", &example, actual)
     }
@@ -144,7 +144,7 @@ impl Row {
     }
 }
 
-fn place<'a>(example: &'a mut Value, pointer: &str, at: &str) -> &'a mut Value {
-    let place = example.pointer_mut(pointer);
-    place.unwrap_or_else(|| panic!("{at} has no {pointer}"))
+fn value_at<'a>(example: &'a mut Value, pointer: &str, at: &str) -> &'a mut Value {
+    let value = example.pointer_mut(pointer);
+    value.unwrap_or_else(|| panic!("{at} has no {pointer}"))
 }

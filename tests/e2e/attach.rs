@@ -99,7 +99,7 @@ fn people_may_attach_while_a_tool_runs_and_tools_may_not() {
     }
     tool.end();
     let script: String = ["", &format!(" {}", fixture.server.port())]
-        .map(|place| format!("{PROGRAM} attach {state}{place} 2>/dev/null; echo $?; "))
+        .map(|address| format!("{PROGRAM} attach {state}{address} 2>/dev/null; echo $?; "))
         .concat();
     let (task, calls) = fixture.ask(&format!("SHELL {script}"));
     let stream = fixture.client().stream("message/stream", approval(&task, &calls[0], "proceed_once"));

@@ -36,10 +36,10 @@ fn a_session_continues_after_a_crash_and_is_not_confused_with_another() {
     say(&mut socket, "STREAM 5");
     let all = events_of_turn(&mut socket);
     let (task, seq) = (all[1]["taskId"].as_str().expect("a task"), &all[1]["seq"]);
-    let place = format!("/ws?after={task}:{seq}");
+    let path_after = format!("/ws?after={task}:{seq}");
     fixture.server.kill9();
     fixture.server.restart();
-    let mut again = Socket::open(&fixture.server.url(), &place, None);
+    let mut again = Socket::open(&fixture.server.url(), &path_after, None);
     assert_eq!(events_of_turn(&mut again), all[2..]);
 
     // A server without that session shows its own session from now on.
@@ -47,7 +47,7 @@ fn a_session_continues_after_a_crash_and_is_not_confused_with_another() {
     let mut first = Socket::open(&other.server.url(), "/ws", None);
     say(&mut first, "STREAM 5 ++ TEXT more");
     let before = events_of_turn(&mut first);
-    let mut stranger = Socket::open(&other.server.url(), &place, None);
+    let mut stranger = Socket::open(&other.server.url(), &path_after, None);
     let events = events_of_turn(&mut stranger);
     assert_eq!(events.len(), 1, "{events:#?}");
     assert_eq!(

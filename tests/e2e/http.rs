@@ -207,7 +207,7 @@ fn a_too_large_body_is_answered_while_it_arrives() {
 #[test]
 fn a_too_large_content_length_is_refused() {
     let fixture = Fixture::new();
-    for (path, place, code) in [
+    for (path, pointer, code) in [
         ("/", "/error/code", json!(-32600)),
         ("/v1/message:send", "/type", json!("InvalidRequestError")),
         ("/message:send", "/error/code", json!(413)),
@@ -219,7 +219,7 @@ fn a_too_large_content_length_is_refused() {
         let mut conn = send(&fixture, head.as_bytes());
         let refused = answer(&mut conn);
         assert_eq!(refused.status(), 413, "{path}");
-        assert_eq!(refused.json().pointer(place), Some(&code), "{path}");
+        assert_eq!(refused.json().pointer(pointer), Some(&code), "{path}");
     }
 }
 

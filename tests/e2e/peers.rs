@@ -292,7 +292,7 @@ fn the_user_is_served_while_a_tool_runs() {
     let socket = socket(&fixture.server);
     assert_eq!(ask(&socket, "POST", "/", JSON, &rpc("message/send", prompt("TEXT hi"))).0, 200);
     if has("curl") {
-        for place in [
+        for address in [
             vec![fixture.server.url()],
             vec!["--unix-socket".into(), socket.display().to_string(), "http://localhost".into()],
         ] {
@@ -310,7 +310,7 @@ fn the_user_is_served_while_a_tool_runs() {
                     "Content-Type: application/json",
                 ])
                 .args(["-d", &body])
-                .args(place)
+                .args(address)
                 .output();
             assert_eq!(String::from_utf8_lossy(&output.expect("curl").stdout), "200");
         }
@@ -337,7 +337,7 @@ fn a_tool_of_another_server_may_only_read() {
         [fixture.server.url(), format!("--unix-socket {} http://localhost", socket.display())]
     };
     let post = "curl -s --noproxy '*' -o /dev/null -w '%{http_code} ' -H Content-Type:application/json -d @prompt.json";
-    let script: String = target(&first).iter().map(|place| format!("{post} {place}/; ")).collect();
+    let script: String = target(&first).iter().map(|address| format!("{post} {address}/; ")).collect();
     let (task, calls) = second.ask(&format!("SHELL {script}"));
     let stream = second.client().stream("message/stream", approval(&task, &calls[0], "proceed_once"));
     let events: Vec<_> = stream.collect();

@@ -214,7 +214,7 @@ impl Vt {
             cells.extend(row.cells.iter().cloned());
             joins = row.wrapped;
         }
-        let (mut screen, mut place) = (Vec::new(), (0, 0));
+        let (mut screen, mut new_cursor) = (Vec::new(), (0, 0));
         for (cells, cursor) in lines {
             let first = screen.len();
             let mut pieces: Vec<Vec<Cell>> = cells.chunks(columns).map(<[Cell]>::to_vec).collect();
@@ -223,12 +223,12 @@ impl Vt {
             }
             if let Some(at) = cursor {
                 let row = (at / columns).min(pieces.len() - 1);
-                place = (first + row, at - row * columns);
+                new_cursor = (first + row, at - row * columns);
             }
             let last = pieces.len() - 1;
             screen.extend(pieces.into_iter().enumerate().map(|(at, cells)| Row { cells, wrapped: at < last }));
         }
-        (self.row, self.column) = (place.0, place.1.min(columns - 1));
+        (self.row, self.column) = (new_cursor.0, new_cursor.1.min(columns - 1));
         // Empty rows at the end are no content.
         while screen.len() > self.row + 1 && screen.last().is_some_and(|row| row.cells.is_empty()) {
             screen.pop();
