@@ -29,7 +29,7 @@ mod tool_context;
 
 const SHELL: &str = "run_shell_command";
 
-/// The call a question is asked about, in a trusted workspace, and what may be different.
+/// The circumstances of a call: by default a trusted workspace and the built-in rules.
 #[derive(Clone)]
 struct Case {
     policy: Policy,
@@ -118,9 +118,9 @@ impl Case {
         self.judge(tool, kind, &json!({}), &info()).verdict
     }
 
-    /// Every line of a table gets its decision.
+    /// Checks the decision about every line of a table.
     #[track_caller]
-    fn holds(&self, table: &[(&str, Verdict, &str)]) {
+    fn assert_verdicts(&self, table: &[(&str, Verdict, &str)]) {
         let mut wrong = Vec::new();
         for (command, expected, why) in table {
             let got = self.run(command);
@@ -148,7 +148,7 @@ fn exec(command: &str) -> Plan {
     })
 }
 
-/// The same with what `prepare` found out about its files.
+/// The plan of a command with the findings of `prepare` about its files.
 fn found(command: &str, written: &[&str], why: Option<&str>) -> Plan {
     let mut plan = exec(command);
     if let Question::Exec { edits, needs_approval, .. } = &mut plan.question {
@@ -232,7 +232,7 @@ fn a_line_that_is_too_long_asks() {
 }
 
 #[test]
-fn a_line_of_both_kinds_runs_as_the_user() {
+fn a_line_with_allowed_and_read_only_commands_runs_as_the_user() {
     let allow = json!([{"toolName": SHELL, "commandPrefix": ["npm test", "make"], "decision": "allow"}]);
     let case = plain().rules(Tier::User, allow);
     let untrusted = Case { trusted: false, ..case.clone() };
@@ -309,8 +309,8 @@ fn a_denied_command_is_found_wherever_it_stands() {
     for (words, expected) in [(STARTER_WORDS, Allow), (STARTER_WORDS + 1, Asks)] {
         assert_eq!(case.run(&format!("nohup {}", "x ".repeat(words))).verdict, expected, "{words} words");
     }
-    case.holds(table);
-    // Without anybody to ask, what may be denied is.
+    case.assert_verdicts(table);
+    // If nobody is asked, a line that may be denied is denied.
     let alone = Case { auto_execute: true, ..case };
     for (command, verdict, why) in table {
         let expected = if *verdict == Asks { Deny } else { *verdict };
@@ -321,7 +321,7 @@ fn a_denied_command_is_found_wherever_it_stands() {
 #[test]
 fn a_denied_subcommand_is_suspected_behind_options() {
     let deny = json!([{"toolName": SHELL, "commandPrefix": "git push", "decision": "deny"}]);
-    plain().mode(Mode::Yolo).rules(Tier::User, deny).holds(&[
+    plain().mode(Mode::Yolo).rules(Tier::User, deny).assert_verdicts(&[
         ("git push", Deny, "it"),
         ("git -C . push", Asks, "may be it"),
         ("git $x", Asks, "may be it"),
@@ -337,7 +337,7 @@ fn an_allowed_prefix_fits_whole_words_and_nothing_around_them() {
         {"toolName": SHELL, "commandPrefix": "make", "decision": "allow", "priority": 100, "allowRedirection": true},
     ]);
     #[rustfmt::skip]
-    plain().rules(Tier::User, allow).holds(&[
+    plain().rules(Tier::User, allow).assert_verdicts(&[
         ("cargo test", Allow, "it"),
         ("cargo test --lib | tail -5", Allow, "and something harmless"),
         ("timeout 60 cargo test", Asks, "timeout starts anything"),
@@ -364,7 +364,7 @@ fn an_allowed_prefix_fits_whole_words_and_nothing_around_them() {
 
 #[test]
 fn a_rule_for_every_command_still_asks_about_dangers() {
-    plain().tools(json!({"allowed": [SHELL]})).holds(&[
+    plain().tools(json!({"allowed": [SHELL]})).assert_verdicts(&[
         ("make", Allow, "every command is allowed"),
         ("rm a", Allow, "every command is allowed"),
         ("rm -rf a", Asks, "dangerous"),
@@ -385,7 +385,7 @@ fn patterns_apply_to_single_commands() {
         {"toolName": SHELL, "argsPattern": "\0\"dir_path\":\"/secret", "decision": "deny", "priority": 30},
     ]);
     let case = plain().rules(Tier::User, rules);
-    case.holds(&[
+    case.assert_verdicts(&[
         ("npm test", Allow, "it"),
         ("npm test && npm run lint", Allow, "both"),
         ("npm test; rm x", Asks, "the pattern is for one command"),
@@ -404,9 +404,9 @@ fn patterns_apply_to_single_commands() {
 }
 
 #[test]
-fn git_runs_only_confined_where_nothing_is_trusted() {
+fn git_runs_only_confined_in_an_untrusted_workspace() {
     let untrusted = Case { trusted: false, ..plain() };
-    untrusted.holds(&[
+    untrusted.assert_verdicts(&[
         ("git status", Allow, "it runs confined"),
         ("git push", Asks, "it does something"),
         ("/usr/bin/git log", Asks, "by its path"),
@@ -414,15 +414,18 @@ fn git_runs_only_confined_where_nothing_is_trusted() {
     let confined = Confinement::ReadOnly { writable: vec![] };
     let yolo = untrusted.clone().mode(Mode::Yolo);
     assert_eq!(yolo.run("git status; ls").confinement, confined);
-    yolo.holds(&[("git push", Asks, "even in yolo"), ("git status; make", Asks, "the line cannot be confined")]);
+    yolo.assert_verdicts(&[
+        ("git push", Asks, "even in yolo"),
+        ("git status; make", Asks, "the line cannot be confined"),
+    ]);
     let allow = json!([{"toolName": SHELL, "commandPrefix": "git", "decision": "allow"}]);
     let allowed = untrusted.rules(Tier::User, allow);
     assert_eq!(allowed.run("git status").confinement, confined);
-    allowed.holds(&[("git push", Asks, "whatever a rule says"), ("/usr/bin/git push", Asks, "by its path")]);
+    allowed.assert_verdicts(&[("git push", Asks, "whatever a rule says"), ("/usr/bin/git push", Asks, "by its path")]);
 }
 
 #[test]
-fn editing_unasked_covers_redirections_that_an_edit_could_do() {
+fn auto_edit_covers_redirections_that_an_edit_could_do() {
     let judged = |mode: Mode, line: &str, edits: &[&str], needs_approval: Option<&str>| {
         let args = json!({ "command": line });
         let ruling = plain().mode(mode).judge(SHELL, Kind::Execute, &args, &found(line, edits, needs_approval));
@@ -461,7 +464,7 @@ fn modes_decide_about_the_other_tools() {
 }
 
 #[test]
-fn without_questions_everything_but_what_is_denied_runs() {
+fn with_auto_execute_everything_that_is_not_denied_runs() {
     let exclude = json!({"exclude": ["web_fetch", "run_shell_command(rm)"], "confirmationRequired": ["replace"]});
     let case = Case { auto_execute: true, ..plain().tools(exclude) };
     assert_eq!(case.edit("write_file", "/w/a"), Allow);

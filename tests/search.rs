@@ -281,7 +281,7 @@ const ONCE: Budget = Budget {
     steers: 0,
     drops: 0,
     aborts: 0,
-    lates: 0,
+    time_jumps: 0,
 };
 
 fn explored(budget: Budget) -> Extent {
@@ -347,7 +347,7 @@ fn a_crash_during_the_restart_violates_no_invariant() {
         steers: 0,
         drops: 0,
         aborts: 0,
-        lates: 0,
+        time_jumps: 0,
     });
     assert!(extent.states > 15_000, "{} states", extent.states);
 }
@@ -376,12 +376,12 @@ fn lasting_grants_violate_no_invariant() {
         steers: 0,
         drops: 0,
         aborts: 0,
-        lates: 0,
+        time_jumps: 0,
     });
     assert!(extent.states > 2_000, "{} states", extent.states);
 }
 
-/// A webhook may be set at any time, even after the end; its receiver is told every status in order.
+/// A webhook may be set at any time, even after the end; its receiver is delivered every status in order.
 #[test]
 fn webhooks_violate_no_invariant() {
     let extent = explored(Budget {
@@ -395,7 +395,7 @@ fn webhooks_violate_no_invariant() {
         steers: 0,
         drops: 0,
         aborts: 0,
-        lates: 0,
+        time_jumps: 0,
     });
     assert!(extent.states > 10_000, "{} states", extent.states);
     let moved = task::hook_moved("h", 1);
@@ -418,7 +418,7 @@ fn stopping_and_steering_violate_no_invariant() {
 fn time_limits_violate_no_invariant() {
     let never = Times { answer_ms: None, turn_ms: None, idle_ms: None, retention_ms: None };
     let limit = Some(1_000);
-    let budget = Budget { faults: 0, lates: 1, ..ONCE };
+    let budget = Budget { faults: 0, time_jumps: 1, ..ONCE };
     let answers = Times { answer_ms: limit, idle_ms: limit, ..never };
     let turns = Times { turn_ms: limit, answer_ms: limit, ..never };
     for (times, aborts) in [(answers, 0), (turns, 1)] {

@@ -131,7 +131,7 @@ const CASES: [Case; 54] = [
     inside_only(Outcome::Refused, "starves-supervisor"),
     inside_only(Outcome::Killed, "starves-server"),
     inside_only(Outcome::Refused, "limits-threads"),
-    // In which words.
+    // In which encoding.
     in_words(Encoding::JsonRpcStream),
     in_words(Encoding::Rest),
     in_words(Encoding::Bare),
@@ -143,17 +143,17 @@ const CASES: [Case; 54] = [
     as_editor("editor-over-unix-socket", "/acp"),
     as_editor("editor-over-unix-socket", "/ws/acp"),
     as_editor("editor-over-unix-socket", "/ws"),
-    // From outside these approve nothing.
+    // These approve nothing, even from outside.
     Case { control: Control::None, ..in_words(Encoding::OtherUpgrade) },
     Case { control: Control::None, ..in_words(Encoding::Prompt) },
 ];
 
-/// The same at a server that knows its clients by their credentials.
+/// A case at a server that authenticates its clients by credentials.
 const fn with_access(access: Access, case: Case) -> Case {
     Case { attack: Attack { access, ..case.attack }, ..case }
 }
 
-/// All of these where the attacker has a credential, and what is only there: the server's own Unix socket.
+/// All cases where the attacker has a credential, and further cases with the server's own Unix socket.
 fn cases_with_token() -> Vec<Case> {
     let own_socket = [Access::TokenAtOwnSocket, Access::OwnSocket].into_iter().flat_map(|access| {
         let cases = [
@@ -236,7 +236,7 @@ fn no_tool_of_another_user_can_approve_with_a_credential() {
     });
 }
 
-/// Over what the user answers in the end.
+/// The connection over which the user answers in the end.
 #[derive(Clone, Copy)]
 enum Link {
     Tcp,
@@ -272,7 +272,7 @@ fn repel(programs: &Programs, case: &Case, over: Link) {
     assert!(!run.is_approved());
 }
 
-/// Whether the attacker got what it should.
+/// Checks the attacker's response.
 fn check(case: &Case, response: Option<&str>) {
     let name = describe(case);
     let is_refused = response.is_some_and(|text| text.starts_with("HTTP/1.1 403 "));
@@ -303,7 +303,7 @@ fn cancel(programs: &Programs, case: &Case) {
     assert!(!run.is_approved(), "{}", describe(case));
 }
 
-/// Without this, an attacker that does nothing would pass for one that was refused.
+/// Checks the attacker itself: an attacker that does nothing would look like one that was refused.
 #[test]
 fn the_attacker_can_approve_if_it_is_not_a_tool() {
     as_ordinary_user("the_attacker_can_approve_if_it_is_not_a_tool", |programs| {

@@ -196,7 +196,7 @@ impl Client {
                 }
             };
             if !out.is_empty() {
-                write!(line, " <- {}", said(&out)).expect("memory");
+                write!(line, " <- {}", control_frame(&out)).expect("memory");
             }
             self.steps.push(line.trim_end().to_owned());
             if self.closed {
@@ -207,7 +207,7 @@ impl Client {
 }
 
 /// The one control frame that was written, in the notation of the corpus.
-fn said(out: &[u8]) -> String {
+fn control_frame(out: &[u8]) -> String {
     let [first, len, payload @ ..] = out else {
         panic!("half a frame: {out:?}");
     };
@@ -319,10 +319,10 @@ fn our_close_waits_for_its_answer_and_nothing_else() {
     client.receive(&Frame::new(0x01, "begun").bytes());
     let mut out = Vec::new();
     client.codec.ping(&mut out);
-    assert_eq!(said(&out), "ping ");
+    assert_eq!(control_frame(&out), "ping ");
     out.clear();
     client.codec.close(&mut out, 1001, "bye");
-    assert_eq!(said(&out), "close 1001 bye");
+    assert_eq!(control_frame(&out), "close 1001 bye");
     assert!(!client.codec.is_open());
 
     out.clear();
@@ -376,7 +376,7 @@ fn a_reason_is_cut_between_characters() {
     ] {
         let mut out = Vec::new();
         Codec::new(&limits()).close(&mut out, 1000, &reason);
-        assert_eq!(said(&out), format!("close 1000 {}", escape(kept.as_bytes())));
+        assert_eq!(control_frame(&out), format!("close 1000 {}", escape(kept.as_bytes())));
     }
 }
 

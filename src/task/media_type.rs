@@ -1,7 +1,7 @@
-//! The types of media that models read beside text, and how to tell the type of a file from its first bytes. A request with media of
-//! another type, or of another type than it says, is refused by the model API as a whole.
+//! The media types that models accept besides text, and the detection of a file's type by its first bytes. The model API refuses a whole
+//! request if it contains media of another type, or media whose declared type is wrong.
 
-/// The types, each followed by other names of it.
+/// The accepted types, each followed by its other names.
 const TYPES: [&[&str]; 17] = [
     &["image/png"],
     &["image/jpeg", "image/jpg"],
@@ -22,20 +22,20 @@ const TYPES: [&[&str]; 17] = [
     &["video/webm"],
 ];
 
-/// What to use instead of media of another type.
+/// The advice for messages about media of other types.
 pub const ADVICE: &str = "PNG, JPEG, WebP, PDF, MP3, WAV and MP4 can be shown";
 
 pub fn all() -> impl Iterator<Item = &'static str> {
     TYPES.iter().map(|names| names[0])
 }
 
-/// The type with this name, under the name that models know.
+/// The accepted type with this name, under the name that models know.
 pub fn named(name: &str) -> Option<&'static str> {
     let names = TYPES.iter().find(|names| names.iter().any(|known| known.eq_ignore_ascii_case(name)))?;
     Some(names[0])
 }
 
-/// The type of a file that begins with these bytes. Some texts could begin so too.
+/// The type of a file that begins with these bytes. For some types, a text could have the same beginning.
 pub fn of(bytes: &[u8]) -> Option<&'static str> {
     Some(match bytes {
         [0x89, b'P', b'N', b'G', ..] => "image/png",
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_known_by_their_beginning_and_types_by_every_name() {
+    fn files_are_detected_by_their_beginning_and_types_by_every_name() {
         let table: [(&[u8], Option<&str>); 13] = [
             (b"\x89PNG\r\n\x1a\n", Some("image/png")),
             (b"\xff\xd8\xff\xe0", Some("image/jpeg")),

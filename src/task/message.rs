@@ -1,4 +1,4 @@
-//! Messages and artifacts without a dialect.
+//! Messages and artifacts, independent of the dialect.
 
 use crate::base::id::{MessageId, Subject};
 use crate::base::json;
@@ -61,7 +61,7 @@ impl Message {
 }
 
 impl Message {
-    /// The texts and files in it that are stored beside the log.
+    /// References to its texts and files that are stored beside the log.
     pub fn stored(&self) -> impl Iterator<Item = &BlobRef> {
         self.parts.iter().filter_map(|part| match &part.content {
             Content::Text(text) => text.blob(),
@@ -70,7 +70,7 @@ impl Message {
         })
     }
 
-    /// Whether something of it is stored and not in memory.
+    /// Whether some of its stored content is not in memory.
     pub fn is_missing(&self) -> bool {
         self.parts.iter().any(|part| match &part.content {
             Content::Text(text) => text.missing().is_some(),
@@ -79,7 +79,7 @@ impl Message {
         })
     }
 
-    /// The length of its texts and files that are not stored, as JSON: of what [`Message::store`] may store.
+    /// The length, in JSON, of its texts and files that are not stored beside the log yet.
     pub fn inline_bytes(&self) -> usize {
         let length = |part: &Part| match &part.content {
             Content::Text(text) if text.blob().is_none() => json::len(text),
@@ -89,14 +89,14 @@ impl Message {
         self.parts.iter().map(length).sum()
     }
 
-    /// Stores what is long, so that an event need not contain it. False: some of it cannot be stored.
+    /// Stores long texts and files beside the log, so that the event does not contain them. False: some of them could not be stored.
     #[must_use]
     pub fn store(&mut self, blobs: &dyn Blobs, limits: &Limits) -> bool {
-        // The length of a request limits what there is.
+        // The limit on the length of a request is enough.
         let mut room = u64::MAX;
         let mut inline = INLINE_PROMPT_BYTES;
         self.parts.iter_mut().all(|part| {
-            let kept = match &mut part.content {
+            let inline_bytes = match &mut part.content {
                 Content::Text(text) => {
                     text.store_above(inline, blobs, limits, &mut room);
                     if text.blob().is_some() { 0 } else { text.as_str().len() }
@@ -107,13 +107,13 @@ impl Message {
                 }
                 Content::Uri(_) | Content::Data(_) => 0,
             };
-            let left = inline.checked_sub(kept);
-            inline = left.unwrap_or_default();
-            left.is_some()
+            let remaining = inline.checked_sub(inline_bytes);
+            inline = remaining.unwrap_or_default();
+            remaining.is_some()
         })
     }
 
-    /// Reads what is stored and not in memory. `room` is how many bytes of files there may be; files that exceed it are left out.
+    /// Loads stored texts and files. `room` is the number of bytes of files that may be loaded; files beyond that are left out.
     pub fn load(&mut self, blobs: &dyn Blobs, room: &mut u64) -> io::Result<()> {
         self.parts.iter_mut().try_for_each(|part| match &mut part.content {
             Content::Text(text) => text.load(blobs),
@@ -178,7 +178,7 @@ pub struct Artifact {
 }
 
 impl Artifact {
-    /// Adds the next piece: text to text, other parts behind the ones before.
+    /// Adds the next piece. Text is appended to a last part that is text; other parts are added after the existing ones.
     pub fn append(&mut self, piece: &Artifact) {
         for part in &piece.parts {
             match (self.parts.last_mut().map(|last| &mut last.content), &part.content) {
@@ -189,17 +189,17 @@ impl Artifact {
     }
 }
 
-/// Which client did something.
+/// The client that caused an event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
     /// The name of the client: that of its credential, else its own.
     pub client: String,
     /// Its dialect, e.g. `a2a-0.3`.
     pub via: String,
-    /// The id of the credential that it showed.
+    /// The id of its credential.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credential: Option<Arc<str>>,
-    /// Whose credential that is.
+    /// The subject of the credential.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<Subject>,
 }
@@ -214,7 +214,7 @@ impl Source {
         self.client == other.client && self.via == other.via
     }
 
-    /// The source of answers that a timeout gives.
+    /// The source of answers that result from a time limit.
     pub fn clock() -> Source {
         Source::new("nobody", "timeout")
     }
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_stored_is_told() {
+    fn content_that_cannot_be_stored_is_reported() {
         for long in [text(INLINE_PROMPT_BYTES + 1), file(INLINE_PROMPT_BYTES + 4)] {
             let blobs = FailingBlobs::default();
             blobs.fail_puts(1);

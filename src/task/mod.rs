@@ -1,6 +1,6 @@
-//! What a task is and does, without a dialect, a socket or a clock.
+//! Tasks: their data, decisions and rules, independent of dialects, sockets and clocks.
 //!
-//! A task is an append-only log of [`Event`](log::event::Event)s; [`State`](machine::state::State) is their fold.
+//! A task is an append-only log of [`Event`](log::event::Event)s. [`State`](machine::state::State) is their fold.
 //! [`decide`](machine::decide) takes the state and one [`Input`](machine::decide::Input) and returns events and effects;
 //! [`State::apply`](machine::state::State::apply) is the only place that changes a state.
 

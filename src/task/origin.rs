@@ -1,5 +1,5 @@
-//! Where a tool comes from. Settings and rules match tools of MCP servers by their origin, because a name does not say where the name
-//! of the server ends: `mcp_x_*` is the server `x` and not `x_y`.
+//! Where a tool comes from. Settings and rules match tools of MCP servers by their origin, because the name of a tool does not show where
+//! the name of its server ends: `mcp_x_*` means the server `x` and not `x_y`.
 
 use crate::task::policy::{Names, Rule};
 use crate::task::spec::{Kind, Verdict};
@@ -27,15 +27,15 @@ pub struct McpOrigin {
     pub tool: String,
     /// The hash of the server's configuration.
     pub config: String,
-    /// The hash of the configuration and of what the server says about the tool.
+    /// The hash of the configuration and of the server's declaration of the tool.
     pub fingerprint: String,
-    /// The server says that the tool only reads.
+    /// The server declares that the tool only reads.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub read_only: bool,
     /// The operator trusts the server: its tools need no approval.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub trusted: bool,
-    /// A client named the server for its task: nothing allows its tools in advance.
+    /// A client named the server for its task: no rule allows its tools.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub of_client: bool,
 }
@@ -57,7 +57,7 @@ impl Origin {
         }
     }
 
-    /// Whether a client brought the tool, so that each call of it is asked about.
+    /// Whether the tool is of a server that a client named, so that each call of it needs approval.
     pub fn is_of_client(&self) -> bool {
         self.mcp().is_some_and(|mcp| mcp.of_client)
     }
@@ -105,7 +105,7 @@ impl McpOrigin {
     }
 }
 
-/// What the declared names of a server's tools begin with.
+/// The prefix of the declared names of a server's tools, without the last underscore.
 fn prefix(server: &str) -> String {
     format!("mcp_{}", declared(server.strip_prefix("mcp_").unwrap_or(server)))
 }

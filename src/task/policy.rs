@@ -4,12 +4,12 @@
 //! then its priority. The first rule that matches a call decides. A command line is decided command by command with the same
 //! rules: one denied command denies the line, and one command that needs approval makes the line need it.
 //!
-//! A rule that allows matches only what is known exactly; a rule that asks or denies also matches what may turn out to be its
-//! match. Except in yolo, lines that could not be parsed and lines that write to files need approval, whatever a rule allows.
+//! A rule that allows matches only if it is certain that the call fits; a rule that asks or denies also matches if the call may fit.
+//! Except in yolo, lines that could not be parsed and lines that write to files need approval, whatever a rule allows.
 //!
 //! A line of commands that are known to only read needs no rule: it runs confined by the kernel. What a rule or a person allows
-//! runs as the user. Where a setting can be understood in two ways the stricter one is used: `tools.core` says which tools exist
-//! and approves none of them, and an answer "always" has a lower rank than any rule that somebody wrote.
+//! runs as the user. Where a setting can be understood in two ways, the stricter meaning is used: `tools.core` says which tools exist
+//! and allows none of them, and an answer "always" has a lower rank than any rule that somebody wrote.
 
 mod always;
 mod line;
@@ -54,11 +54,11 @@ impl Mode {
 /// What the operator grants in the workspace of a task. Never taken from a client or from the workspace itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Grant {
-    /// "Always" may be saved beyond the session.
+    /// Rules of "always" answers may be saved for other sessions.
     pub saving: bool,
     /// MCP tools and servers may not be allowed for the rest of a session.
     pub always_disabled: bool,
-    /// A client may turn approvals off.
+    /// Clients may turn off approvals.
     pub auto_execute: bool,
 }
 
@@ -73,9 +73,9 @@ pub struct CallContext<'a> {
     pub args: &'a Value,
     pub plan: &'a Plan,
     pub mode: Mode,
-    /// What was allowed for the rest of this session.
+    /// The rules of "always" answers of this session.
     pub session: &'a [Rule],
-    /// What the extensions of the workspace forbid.
+    /// The rules with which extensions of the workspace forbid tools.
     pub denied: &'a [Rule],
     pub trusted: bool,
     /// Whether somebody can be asked.
@@ -104,7 +104,7 @@ impl Ruling {
 pub struct Policy {
     /// Highest rank first.
     rules: Vec<RankedRule>,
-    /// Whether somebody can be asked. A task of a server waits for as long as it takes, because somebody may always come.
+    /// Whether somebody can be asked. This is the case in every server, because a client may connect later.
     interactive: bool,
 }
 
@@ -121,7 +121,7 @@ impl Policy {
         policy
     }
 
-    /// From now on nobody can be asked: what needs approval is denied.
+    /// Sets that nobody can be asked: calls that need approval are denied.
     pub fn ask_nobody(&mut self) {
         self.interactive = false;
     }
@@ -149,13 +149,13 @@ impl Policy {
         self.rules.iter().filter(|ranked| ranked.saved).map(|ranked| &ranked.rule)
     }
 
-    /// Forgets the saved rules that say the same as this one, and returns them.
+    /// Removes the saved rules that are equal to this one except for the priority, and returns them.
     pub fn forget(&mut self, rule: &Rule) -> Vec<Rule> {
         let removed = self.rules.extract_if(.., |ranked| ranked.saved && ranked.rule.is_like(rule));
         removed.map(|ranked| ranked.rule).collect()
     }
 
-    /// Adds the rules that the `tools` settings mean.
+    /// Adds the rules that result from the `tools` settings.
     pub fn configure(&mut self, tools: &ToolSettings) -> Vec<String> {
         let (added, problems) = settings::translated(tools);
         self.insert(added);
@@ -168,6 +168,7 @@ impl Policy {
         self.rules.sort_by_key(|ranked| (std::cmp::Reverse(ranked.rank), strictness(ranked.rule.decision)));
     }
 
+    /// Decides about a call.
     pub fn judge(&self, call: &CallContext<'_>) -> Ruling {
         let outcome = self.outcome(call);
         let ruling = outcome.ruling;
@@ -239,14 +240,13 @@ fn read(tier: Tier, rules: &Value) -> (Vec<RankedRule>, Vec<String>) {
 
 const ASK_USER: &str = "ask_user";
 
-/// A ruling, and whether a rule that denies might match if more were known.
+/// A ruling, and whether it is uncertain if a rule with a higher rank denies the call.
 struct Outcome {
     ruling: Ruling,
     may_be_denied: bool,
 }
 
-/// The first rule that matches decides. If a rule before it may deny the call, the call needs approval. Returns the
-/// rule too.
+/// The decision of the first rule that matches, and that rule. If an earlier rule may deny the call, the call needs approval.
 fn first_match<'r>(rules: &[&'r RankedRule], subject: &Subject<'_>) -> (Outcome, Option<&'r RankedRule>) {
     let mut possible_deny: Option<&RankedRule> = None;
     for ranked in rules {

@@ -1,8 +1,8 @@
-//! Webhooks as values: where the changes of a task are sent, and which were sent. A webhook is a position in the task's log that is
-//! stored in the log itself.
+//! Webhooks: where the changes of a task are sent, and which were delivered. The log of the task records up to which position a webhook has
+//! received its events.
 //!
-//! What is still to be sent is stored as facts (a status, the id of an artifact) and not as bodies. A body is built when it is sent, so
-//! an unreachable receiver costs little memory, and a restarted server sends exactly what the old one had not sent.
+//! Pending deliveries are stored as short facts (a status, the id of an artifact). The body is built when it is sent, so an unreachable
+//! receiver costs little memory, and a restarted server sends exactly the deliveries that were not made before.
 
 use crate::base::id::{ConfigId, Seq};
 use crate::base::secret::Secret;
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Replaces a secret.
+/// The text in place of a secret.
 pub const HIDDEN: &str = "(hidden)";
 
 /// A webhook as it is registered.
@@ -22,7 +22,7 @@ pub const HIDDEN: &str = "(hidden)";
 pub struct Target {
     pub id: ConfigId,
     pub url: String,
-    /// Sent with every delivery, so that the receiver can check where it comes from.
+    /// Sent with every delivery, so that the receiver can authenticate the sender.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<Secret>,
     /// The first one is used; the others are only shown.
@@ -30,7 +30,7 @@ pub struct Target {
     pub schemes: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credentials: Option<Secret>,
-    /// Deliveries have the version and profile of the request that registered it.
+    /// The protocol version and the profile of deliveries: those of the request that registered the webhook.
     pub protocol: Protocol,
     pub profile: Profile,
 }
@@ -43,7 +43,7 @@ impl Target {
     }
 }
 
-/// A webhook as a client asks for it. Its id is optional; version and profile follow from the request.
+/// A webhook in a client's request. Its id is optional; version and profile are those of the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wish {
     pub id: Option<ConfigId>,
@@ -54,7 +54,7 @@ pub struct Wish {
 }
 
 impl Wish {
-    /// The length of its texts.
+    /// The length of all its texts.
     pub fn bytes(&self) -> usize {
         let secrets = self.token.iter().chain(&self.credentials).map(|secret| secret.reveal().len());
         let texts = self.schemes.iter().map(String::len).chain(self.id.iter().map(|id| id.as_str().len()));
@@ -73,7 +73,7 @@ pub struct Hook {
     pub target: Arc<Target>,
     /// Everything up to here was delivered or skipped.
     pub sent: Seq,
-    /// The deliveries that are left, in order.
+    /// The pending deliveries, in order.
     pub due: VecDeque<Due>,
     pub health: Health,
 }
@@ -81,7 +81,7 @@ pub struct Hook {
 /// The content of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Due {
-    /// The task got this status, with this outcome of its turn if no prompt was queued then.
+    /// A new status of the task, with the outcome of the turn if no prompt was queued then.
     Status { status: Status, outcome: Option<TaskState> },
     /// An artifact is complete.
     Artifact { seq: Seq, id: String },
@@ -99,8 +99,8 @@ impl Due {
     }
 }
 
-/// The delivery for an event that led from the status `before` to this state: a status that changed or waits for the user, or a
-/// complete artifact or answer.
+/// The delivery for an event, if it has one: a status that has changed or that waits for the user, a complete artifact, or a complete
+/// answer. `before` is the state before the event, and `state` has applied it.
 pub fn delivery_for(state: &State, before: TaskState, record: &Record) -> Option<Due> {
     let seq = record.seq;
     match &record.event {
@@ -120,22 +120,22 @@ pub fn delivery_for(state: &State, before: TaskState, record: &Record) -> Option
     }
 }
 
-/// Whether the task waits for the user, or is over, after an event that announces a status.
+/// Whether the task waits for the user or has ended after this event.
 fn ends_or_waits(event: &Event) -> bool {
     matches!(event, Event::Paused | Event::TurnEnded { .. } | Event::Interrupted { .. } | Event::Closed { .. })
 }
 
 impl Hook {
-    /// A webhook for everything after `sent`.
+    /// A webhook that receives the events after `sent`.
     pub fn new(target: Arc<Target>, sent: Seq) -> Hook {
         Hook { target, sent, due: VecDeque::new(), health: Health::default() }
     }
 
-    /// Replaces the target by one with the same id. Deliveries that are left go to the new one if it has the same version and profile;
-    /// a suspended webhook starts again at `at`.
+    /// Replaces the target by one with the same id. If the new one has the same version and profile, it gets the pending deliveries. A
+    /// suspended webhook starts again at `at`.
     pub fn replace(&mut self, target: Arc<Target>, at: Seq) {
-        let alike = self.target.protocol == target.protocol && self.target.profile == target.profile;
-        if alike && !self.health.suspended {
+        let has_same_form = self.target.protocol == target.protocol && self.target.profile == target.profile;
+        if has_same_form && !self.health.suspended {
             self.target = target;
             self.health = Health::default();
         } else {
@@ -143,8 +143,8 @@ impl Hook {
         }
     }
 
-    /// Queues a delivery if the receiver is to get it. In 0.3 a delivery is the whole task as it is when it is sent, so only the
-    /// newest status is queued.
+    /// Queues a delivery if the webhook's version and profile have it. In version 0.3 a delivery is the whole task in its present state, so
+    /// only the newest status is queued.
     pub fn queue(&mut self, due: &Due) {
         if self.health.suspended {
             return;
@@ -156,7 +156,7 @@ impl Hook {
             }
             (Protocol::V03, Due::Artifact { .. } | Due::Answer { .. }) => false,
             (Protocol::V10, Due::Status { .. } | Due::Artifact { .. }) => true,
-            // Only in this profile are answers artifacts in streams too.
+            // Only in this profile are answers artifacts, also in streams.
             (Protocol::V10, Due::Answer { .. }) => self.target.profile == Profile::Plain,
         };
         if wanted {
@@ -164,6 +164,7 @@ impl Hook {
         }
     }
 
+    /// Records that everything up to this position was delivered or skipped.
     pub fn advance_to(&mut self, upto: Seq, health: &Health) {
         self.sent = upto;
         self.health = health.clone();
@@ -180,7 +181,7 @@ impl Hook {
 pub struct WebhookCounts {
     pub active: usize,
     pub suspended: usize,
-    /// Deliveries that are left.
+    /// Pending deliveries.
     pub pending: usize,
     /// Deliveries that were skipped.
     pub failed: u64,

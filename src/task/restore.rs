@@ -1,10 +1,10 @@
-//! Restores: what of a task's log can be undone, and what that means for each file. Only hashes are compared here; `tool/files/restore`
-//! reads and writes the files.
+//! Restores: to which points of a task's log one can go back, and what that means for each file. This code compares only hashes;
+//! `tool/files/restore` reads and writes the files.
 //!
-//! A [`Timeline`] is made from the records of a log. A [`Point`] of it is a position before a turn or before a call that changed files. To
-//! go back to a position, every file that was changed after it gets the version from before the first of these changes, provided that it is
-//! still as the last of them left it. A restore is itself a change, so what was undone cancels out, and an undo can be undone by going back
-//! to the position before it.
+//! A [`Timeline`] is made from the records of a log. Each [`Point`] of it is a position before a turn or before a call that changed files. A
+//! restore to a point gives every file that was changed after it the version before the first of these changes, provided that the file
+//! still has the version after the last of them. A restore is itself a change, so a change and its restore cancel out, and a restore can
+//! be undone by a restore to the position before it.
 
 pub mod arguments;
 pub mod report;
@@ -23,24 +23,25 @@ use std::collections::HashMap;
 /// Characters of a prompt or a command in a list.
 const HEAD_CHARS: usize = 60;
 
-/// A position that one can go back to.
+/// A position to which one can go back.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point {
-    /// The event that it is before.
+    /// The event after the position.
     pub seq: Seq,
     pub at: u64,
     pub before: Before,
-    /// Entries of the task's history before it.
+    /// The number of entries of the task's history before the position.
     items: usize,
-    /// The restore that went back to before it.
+    /// The restore to an earlier position that hides this point.
     hidden_by: Option<Seq>,
 }
 
+/// What comes after the position of a point.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Before {
     /// A turn, with the beginning of its prompt.
     Turn { prompt: String },
-    /// A call that changed files, with the tool and the name of the first file. Without files it is no point.
+    /// A call, with its tool and the name of the first file that it changed. A call without a changed file is not offered as a point.
     Call { call: CallId, tool: String, file: Option<String> },
 }
 
@@ -55,22 +56,22 @@ struct Change {
     dirs: usize,
 }
 
-/// What going back means for a file.
+/// What a restore means for a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FilePlan {
     pub root: String,
     pub path: String,
-    /// The version to put back; None: no file.
+    /// The version to restore; None: no file.
     pub target: Option<FileVersion>,
-    /// The version that our last change left.
+    /// The version after the last change by the task.
     pub expected: Option<FileVersion>,
     /// How many of its directories were created for it: the innermost ones.
     pub dirs: usize,
-    /// Somebody else changed it between two of our changes.
+    /// Somebody else changed the file between two changes by the task.
     pub interleaved: bool,
 }
 
-/// What is there now.
+/// The present state of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CurrentFile {
     Nothing,
@@ -79,14 +80,15 @@ pub enum CurrentFile {
     Unclear(String),
 }
 
+/// Whether a file can be restored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RestoreVerdict {
-    /// It is as it is to be.
+    /// The file already has the right version.
     Nothing,
     Restore,
     /// Somebody else changed it; the reason is a clause.
     Conflict(String),
-    /// The version to put back was not stored.
+    /// The version to restore was not stored.
     Lost,
 }
 
@@ -111,13 +113,13 @@ impl FilePlan {
     }
 }
 
-/// Whether both are no file, or have the same content and mode.
+/// Whether both are absent, or have the same content and mode.
 pub fn is_same(one: Option<&FileVersion>, other: Option<&FileVersion>) -> bool {
     let content = |version: Option<&FileVersion>| version.map(|version| (version.sha256.clone(), version.mode));
     content(one) == content(other)
 }
 
-/// What a log says about changes of files.
+/// The restore points and the changes of files in a log.
 pub struct Timeline<'a> {
     pub task: TaskId,
     /// The kind of a tool; None if it is not known.
@@ -125,18 +127,18 @@ pub struct Timeline<'a> {
     pub state: Option<State>,
     points: Vec<Point>,
     changes: Vec<Change>,
-    /// Calls and commands of users that may have changed anything.
-    unseen: Vec<(Seq, String)>,
+    /// Calls and commands of users that may have changed any file without a record.
+    unrecorded: Vec<(Seq, String)>,
     /// Edits that were started and have not reported what they wrote.
     edits: HashMap<CallId, (Seq, String)>,
-    /// Restores that can be taken back, the last one at the end.
+    /// Restores that can be undone, the last one at the end.
     undone: Vec<(Seq, Conversation)>,
 }
 
 impl<'a> Timeline<'a> {
     pub fn new(task: TaskId, kind: &'a dyn Fn(&str) -> Option<Kind>) -> Timeline<'a> {
-        let (points, changes, unseen, undone) = Default::default();
-        Timeline { task, kind, state: None, points, changes, unseen, edits: HashMap::new(), undone }
+        let (points, changes, unrecorded, undone) = Default::default();
+        Timeline { task, kind, state: None, points, changes, unrecorded, edits: HashMap::new(), undone }
     }
 
     /// Adds the next record of the log.
@@ -159,13 +161,13 @@ impl<'a> Timeline<'a> {
                 Event::FileChanged(change) => self.change_file(record.seq, change),
                 Event::ShellBegan { command, .. } => {
                     self.undone.clear();
-                    self.unseen.push((record.seq, head(command)));
+                    self.unrecorded.push((record.seq, head(command)));
                 }
                 Event::Restored(restored) => self.restore(record.seq, restored),
                 _ => {}
             }
         }
-        // A record that is out of place is reported by whoever loads the task.
+        // The code that loads the task reports a record that is out of place.
         let _ = State::advance(&mut self.state, record);
     }
 
@@ -188,7 +190,7 @@ impl<'a> Timeline<'a> {
                     Some(Question::Exec { command, .. }) => head(command),
                     _ => tool,
                 };
-                self.unseen.extend((!is_confined).then_some((record.seq, what)));
+                self.unrecorded.extend((!is_confined).then_some((record.seq, what)));
             }
             Some(Kind::Read | Kind::Search | Kind::Fetch | Kind::Communicate) => {}
         }
@@ -253,7 +255,7 @@ impl<'a> Timeline<'a> {
         self.points().filter(|point| matches!(point.before, Before::Turn { .. })).nth(count.checked_sub(1)?)
     }
 
-    /// The restore that can be taken back: nothing came after it.
+    /// The restore that can be undone, because nothing came after it.
     pub fn undone(&self) -> Option<(Seq, Conversation)> {
         self.undone.last().copied()
     }
@@ -262,7 +264,7 @@ impl<'a> Timeline<'a> {
         format!("{}-{}", self.task, point.seq)
     }
 
-    /// What going back to before an event means for each file that was changed since.
+    /// The plan for each file that was changed after a position.
     pub fn plan(&self, to: Seq) -> Vec<FilePlan> {
         let mut plans: Vec<FilePlan> = Vec::new();
         let mut known: HashMap<(&str, &str), usize> = HashMap::new();
@@ -275,7 +277,7 @@ impl<'a> Timeline<'a> {
                     plan.interleaved |= !is_ours;
                     plan.expected = after.clone();
                     plan.dirs = plan.dirs.max(*dirs);
-                    // What was undone in between has left nothing behind that could be lost.
+                    // The changes so far cancel out, so nothing can be lost.
                     if is_same(plan.target.as_ref(), plan.expected.as_ref()) {
                         plan.interleaved = false;
                     }
@@ -292,10 +294,10 @@ impl<'a> Timeline<'a> {
         plans
     }
 
-    /// What was run after a position and may have changed anything.
+    /// The calls and commands after a position that may have changed files without a record.
     pub fn not_undone(&self, to: Seq) -> Vec<String> {
         let edits = self.edits.values();
-        let mut after: Vec<&(Seq, String)> = self.unseen.iter().chain(edits).filter(|(at, _)| *at >= to).collect();
+        let mut after: Vec<&(Seq, String)> = self.unrecorded.iter().chain(edits).filter(|(at, _)| *at >= to).collect();
         after.sort();
         after.into_iter().map(|(_, what)| what.clone()).collect()
     }
@@ -314,7 +316,7 @@ impl Point {
     }
 }
 
-/// The name that the reference server's clients know a point before a call by.
+/// The name of a point before a call in the form of the reference server.
 pub fn checkpoint(point: &Point) -> Option<String> {
     let Before::Call { tool, file: Some(file), .. } = &point.before else {
         return None;
@@ -323,7 +325,7 @@ pub fn checkpoint(point: &Point) -> Option<String> {
     Some(format!("{time}-{file}-{tool}-{}", point.seq))
 }
 
-/// Whether a call that ended so may have written a file and not reported it.
+/// Whether a call with this ending may have written a file without reporting it.
 fn may_have_written(ending: &Ending) -> bool {
     match ending {
         Ending::Success { .. } => false,

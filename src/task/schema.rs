@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-/// Checks `value` against `schema`; `at` is the path for messages.
+/// Checks `value` against `schema`. `at` is the path of the value in messages.
 pub fn check(schema: &Value, value: &Value, at: &str) -> Result<(), String> {
     if let Some(kind) = schema.get("type").and_then(Value::as_str) {
         let fits = match kind {

@@ -1,7 +1,7 @@
-//! Tools as values: the declaration of a tool, the question that a call asks before it runs, and its result.
+//! Data types for tools: the declaration of a tool, the question about a call before it runs, and its result.
 //!
-//! The `prepare` of a tool returns a [`Plan`], or an error; its `run` returns an [`Ending`]. Both are in the log, so a restarted server
-//! and every view know what was asked and what the result was.
+//! The function `prepare` of a tool returns a [`Plan`] or an error; its function `run` returns an [`Ending`]. Both are recorded in the log,
+//! so a restarted server and every view know the question and the result.
 
 mod question;
 
@@ -26,7 +26,7 @@ pub struct ToolSpec {
     pub origin: Origin,
     /// JSON schema of the arguments.
     pub parameters: Value,
-    /// The schema as the tool's server wrote it, if the model is told another one.
+    /// The schema of the tool's server, if another one is declared to the model.
     pub original: Option<Value>,
     /// The decision if no rule matches.
     pub by_default: Verdict,
@@ -52,8 +52,8 @@ impl ToolSpec {
         }
     }
 
-    /// Checks the arguments of a call. The error is for the model. An MCP server checks the arguments of its tools itself; here is
-    /// checked that they are there.
+    /// Checks the arguments of a call. The error is for the model. For tools of an MCP server, which checks arguments itself, only the
+    /// presence of the required ones is checked.
     pub fn validate(&self, args: &Value) -> Result<(), String> {
         let check = |schema: &Value| crate::task::schema::check(schema, args, "params");
         match self.origin {
@@ -62,7 +62,7 @@ impl ToolSpec {
         }
     }
 
-    /// The tool as the log keeps it.
+    /// The declaration of the tool in the log.
     pub fn declaration(&self) -> Value {
         let mut declaration =
             json!({"name": self.name, "description": self.description, "parameters": self.parameters});
@@ -98,7 +98,7 @@ words! {
 }
 
 impl Kind {
-    /// Whether running it changes something that cannot be undone: its start waits until the log is synced.
+    /// Whether a run may have effects that cannot be undone, so that its start waits until the log is synced.
     pub fn mutates(self) -> bool {
         matches!(self, Kind::Edit | Kind::Execute)
     }
@@ -116,14 +116,14 @@ pub enum Verdict {
     Deny,
 }
 
-/// What the kernel allows the programs of a call.
+/// What the kernel allows the programs of a call to do.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Confinement {
     /// Everything that the user may do: somebody approved the call, or a rule allows it.
     #[default]
     None,
-    /// Reading the workspace and running programs of the system. Nobody approved the call.
+    /// Reading the workspace and running programs of the system, for a call that nobody approved.
     ReadOnly {
         /// The only files that it may write, as absolute paths below the workspace.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -143,7 +143,7 @@ pub struct Plan {
     /// One line for the user.
     pub title: String,
     pub question: Question,
-    /// For edits: the file that the diff was computed from. If it changes before the call runs, the user is asked again.
+    /// For edits: the version of the file from which the diff was computed. If the file changes before the call runs, the user is asked again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<Base>,
 }
@@ -179,7 +179,7 @@ impl Plan {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Base {
     pub sha256: Option<String>,
-    /// The SHA-256 of the lines that the diff removes and adds: the same change of another version of the file has the same one.
+    /// The SHA-256 of the lines that the diff removes and adds. It is equal for the same change of another version of the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change: Option<String>,
 }
@@ -205,7 +205,7 @@ pub enum Ending {
     },
 }
 
-/// The same for shared and for mutable references.
+/// The texts in an ending, for shared and for mutable references.
 macro_rules! texts_of_ending {
     ($ending:expr) => {
         match $ending {
@@ -242,7 +242,7 @@ impl Ending {
         Ending::Cancelled { reason: reason.into(), output: LongText::default() }
     }
 
-    /// What the model reads of it, but for errors, which are short.
+    /// The output for the model, if the call did not end with an error.
     pub fn output(&self) -> Option<&LongText> {
         match self {
             Ending::Success { output, .. } | Ending::Cancelled { output, .. } => Some(output),
@@ -265,7 +265,7 @@ impl Ending {
         }
     }
 
-    /// Removes the media, and tells the model.
+    /// Replaces the media by a note for the model.
     pub fn drop_media(&mut self) {
         if let Ending::Success { output, display } = self
             && let Display::Media { text, .. } = display
@@ -300,7 +300,7 @@ pub enum Display {
     Text {
         text: LongText,
     },
-    /// What the model reads is for people, too. This is a line about it, for views that show no more; it may be empty.
+    /// People see the output for the model too. The text is one line about it for views that show no more; it may be empty.
     Summary {
         text: LongText,
     },
@@ -316,7 +316,7 @@ pub enum Display {
     Todos {
         todos: Vec<Todo>,
     },
-    /// Images and the like. People read what they are.
+    /// Media, with a text for people that describes them.
     Media {
         text: LongText,
         media: Vec<Media>,
@@ -381,7 +381,7 @@ words! {
         WebSearchFailed = "web_search_failed",
         McpToolError = "mcp_tool_error",
         McpResourceNotFound = "mcp_resource_not_found",
-        /// The server stopped while the call ran.
+        /// The server was stopped while the call was running.
         Interrupted = "interrupted",
     }
 }

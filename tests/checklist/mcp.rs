@@ -344,7 +344,7 @@ pub const CHECKS: &[Behaviour] = &[
         "tests/e2e/command_hooks.rs::hooks_of_a_project_never_run_before_they_are_allowed",
     ])),
     (83, "a hook that allows a call does not replace its approval", Covered(&[
-        "tests/decide/command_hooks.rs::a_hook_may_have_a_call_asked_about_in_every_mode_and_grants_none",
+        "tests/decide/command_hooks.rs::a_hook_can_require_approval_in_every_mode_and_cannot_allow_a_call",
         "tests/e2e/command_hooks.rs::rewritten_arguments_are_asked_about_and_a_hook_grants_nothing",
     ])),
 

@@ -26,7 +26,7 @@ fn an_approval_starts_the_call_and_the_task_continues() {
     assert_eq!(case.state.asked().map(|call| call.id()).collect::<Vec<_>>(), [&s.call]);
 }
 
-/// (6) A no is not a cancel of the task; (12) the other question stays open, and the pause is announced again.
+/// (6) A rejection does not cancel the task; (12) the other question stays open, and the pause is announced again.
 #[test]
 fn a_rejection_ends_its_call_only() {
     let (e, s) = (edit(), shell());
@@ -44,7 +44,7 @@ fn a_rejection_ends_its_call_only() {
         .expect_settled();
 }
 
-/// (1) (3) The second answer comes while the first call runs, and both ends are awaited.
+/// (1) (3) The second answer comes while the first call runs; the results are sent after the end of both calls.
 #[test]
 fn two_questions_are_answered_one_after_the_other() {
     let (e, s) = (edit(), shell());
@@ -110,7 +110,7 @@ fn the_first_of_two_answers_counts_even_within_one_message() {
     given(waiting()).when(prompt_and_pick("", &twice)).then(&[chosen(&e, Choice::Cancel), ended(&e, refused())], &[]);
 }
 
-/// (16) Alone it is refused, beside something else it is passed over.
+/// (16) A message with only a late answer is refused. Together with other content, a late answer is ignored.
 #[test]
 fn late_and_unknown_answers_are_refused() {
     let (e, s, unknown) = (edit(), shell(), call(EDIT, "x"));
@@ -120,7 +120,7 @@ fn late_and_unknown_answers_are_refused() {
         for request in [&e, &unknown] {
             let late = pick(request, "proceed_once");
             case.clone().when(late).refused(not_pending(request));
-            // What was not asked cannot be answered wrongly either.
+            // An unknown option makes no difference, because the call waits for no answer.
             let odd = pick(request, "whatever");
             case.clone().when(odd).refused(not_pending(request));
         }
@@ -143,7 +143,7 @@ fn an_option_that_is_not_on_offer_refuses_the_whole_message() {
     }
 }
 
-/// What runs is what was asked about: the arguments the model named, and the file the diff was made from.
+/// The run has exactly what the question showed: the model's arguments and the version of the file in the diff.
 #[test]
 fn an_approval_is_of_exactly_what_was_shown() {
     let (e, s) = (edit(), shell());
@@ -194,7 +194,7 @@ fn ask_user_always_asks_and_its_answers_reach_the_tool() {
     let (a, s) = (call(ASK, "a"), shell());
     let answers: Arc<Answers> = Arc::new([("0".to_owned(), "blue".to_owned())].into());
     let both = [a.clone(), s.clone()];
-    // Its tool is allowed by default, and still it asks.
+    // The tool is allowed by default, and the call asks nevertheless.
     let asking = given(log(thinking(), &[answered(&both)]))
         .when(note(4, prepared(&both)))
         .then(&[planned(&a), planned(&s), asked(&a), asked(&s)], &[]);
@@ -215,7 +215,7 @@ fn ask_user_always_asks_and_its_answers_reach_the_tool() {
         panic!("a run job");
     };
     assert_eq!(run.answers, Some(answers.clone()));
-    // Other questions have no use for them.
+    // For other questions the answers are ignored.
     asking.clone().when(pick_answering(&s, "proceed_once", answers)).then(&[answer(&s, None), ready(&s)], &[]);
     asking
         .clone()

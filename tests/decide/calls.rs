@@ -82,7 +82,7 @@ fn calls_that_are_allowed_run_without_a_question() {
         .expect_settled();
 }
 
-/// (15) (27) (28) A call that is looked at or runs keeps the task working; when it ends, the task waits.
+/// (15) (27) (28) The task works while a call is prepared or runs. When that call has ended, the task waits.
 #[test]
 fn the_task_waits_only_when_everything_waits() {
     let (e, r) = (edit(), read());
@@ -129,7 +129,7 @@ fn a_call_that_policy_forbids_is_not_asked_about() {
         .next(&[Event::ResultsSent], &[think(7)]);
 }
 
-/// A client may do without tools, and the operator's word still counts for the others.
+/// A client may restrict the tools. The operator's rules still apply to the remaining ones.
 #[test]
 fn a_call_of_a_disabled_tool_is_not_asked_about() {
     let (r, e, f) = (call(READ, "r"), edit(), call(FORBIDDEN, "f"));
@@ -143,11 +143,18 @@ fn a_call_of_a_disabled_tool_is_not_asked_about() {
     assert_eq!(asked.tools, Some(vec![READ.to_owned(), FORBIDDEN.to_owned()]));
     let case = case.record_all(&[answered(&all)]);
     let denied = |reason: &str| failure(ErrorKind::PolicyViolation, reason);
-    let edit_is =
+    let edit_reason =
         format!("This call of {EDIT} is not allowed here: whoever began this task wants other tools used only.");
-    let disk_is = "This call of format_disk is not allowed here: the default of format_disk.";
+    let disk_reason = "This call of format_disk is not allowed here: the default of format_disk.";
     case.when(note(4, prepared(&all))).then(
-        &[planned(&r), planned(&e), planned(&f), ready(&r), ended(&e, denied(&edit_is)), ended(&f, denied(disk_is))],
+        &[
+            planned(&r),
+            planned(&e),
+            planned(&f),
+            ready(&r),
+            ended(&e, denied(&edit_reason)),
+            ended(&f, denied(disk_reason)),
+        ],
         &[],
     );
 }

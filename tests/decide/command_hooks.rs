@@ -1,4 +1,4 @@
-//! Reports of command hooks: what they change, and that they grant nothing.
+//! Reports of command hooks: their effects, and that they cannot allow anything.
 
 use crate::logs::*;
 use crate::task::*;
@@ -55,7 +55,7 @@ fn rewritten_arguments_take_the_place_of_those_of_the_call() {
 }
 
 #[test]
-fn a_hook_may_have_a_call_asked_about_in_every_mode_and_grants_none() {
+fn a_hook_can_require_approval_in_every_mode_and_cannot_allow_a_call() {
     let mut start = preparing();
     start[0] = created_in_mode(Mode::Yolo, false);
     for (decision, asks) in [(HookDecision::None, false), (HookDecision::Ask, true)] {
@@ -76,10 +76,10 @@ fn a_hook_may_have_a_call_asked_about_in_every_mode_and_grants_none() {
 }
 
 #[test]
-fn the_report_of_a_job_that_nobody_waits_for_changes_nothing() {
+fn the_hook_report_of_an_unknown_job_changes_nothing() {
     let late = HookReport { stop: Some("enough".into()), ..report(HookPoint::AfterTool, HookDecision::Deny) };
     given(preparing()).when(note(2, NoteBody::HookRan(late))).ignored();
-    // A hook that only looks on is recorded.
+    // A notification hook belongs to no job, and its report is recorded.
     let (body, event) = ran(&report(HookPoint::Notification, HookDecision::None));
     given(waiting()).when(note(0, body)).then(&[event], &[]);
 }

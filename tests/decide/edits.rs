@@ -53,7 +53,7 @@ fn an_edit_of_a_changed_file_is_asked_about_again() {
         .expect_settled();
     assert_eq!(case.state.status.state, TaskState::Working);
     let case = case
-        // The job that found it out has nothing more to say.
+        // A further note of the job that reported the change is dropped.
         .when(note(12, run_ends(success())))
         .ignored()
         .when(note(13, prepared(std::slice::from_ref(&e))))
@@ -79,7 +79,7 @@ fn a_rule_does_not_cover_a_file_that_changed_under_its_edit() {
     let always = chosen(&e, Choice::ProceedAlways);
     let start = log(waiting(), &[always, ready(&e), started(&e), stale(&e)]);
     given(start.clone()).when(note(13, prepared(std::slice::from_ref(&e)))).then(&[planned(&e), asked(&e)], &[]);
-    // Where edits need no answer at all, this one needs none either.
+    // If edits need no approval at all, this one needs none either.
     given(start)
         .with_default(EDIT, Verdict::Allow)
         .when(note(13, prepared(std::slice::from_ref(&e))))
@@ -97,8 +97,8 @@ fn an_edit_that_no_longer_fits_the_changed_file_fails() {
         .next(&[Event::Paused], &[]);
 }
 
-/// The file as the run that has just started is told that earlier edits left it.
-fn left(case: &Case) -> Option<Base> {
+/// The file after earlier edits, as the run that has just started gets it.
+fn base_after_earlier_edits(case: &Case) -> Option<Base> {
     match job(&case.state, case.state.seq, &case.limits) {
         Some(Job { work: Work::Run(run), .. }) => run.after_earlier_edits,
         other => panic!("{other:?}"),
@@ -134,22 +134,22 @@ fn edits_of_one_file_run_in_their_order_whatever_is_answered_first() {
         .when(note(15, edit_ends(&a)))
         .then(&[file_changed(&a), ended(&a, success())], &[]);
     let second = first.clone().next(&[started(&b)], &[run(18, &b, Gate::Synced)]).expect_settled();
-    assert_eq!(left(&second), Some(Base { sha256: Some("b".repeat(64)), change: None }));
+    assert_eq!(base_after_earlier_edits(&second), Some(Base { sha256: Some("b".repeat(64)), change: None }));
     second.when(note(18, edit_ends(&b))).then(&[file_changed(&b), ended(&b, success())], &[]);
 
     // A restart between the two: the second is still approved, and begins when the user goes on.
     let restarted = first.when(Input::Restored).then(&[Event::Interrupted { text: RESTARTED.into() }], &[]);
     restarted.expect_settled().when(prompt("go on")).then(&[Event::Resumed, prompted(2, "go on")], &[]);
 
-    // The first was refused: the second is made on the file as it was.
+    // The first was refused: the second applies to the unchanged file.
     let alone = held
         .when(prompt_and_pick("", &[(&a, "cancel")]))
         .then(&[chosen(&a, Choice::Cancel), ended(&a, refused())], &[])
         .next(&[started(&b)], &[run(15, &b, Gate::Synced)]);
-    assert_eq!(left(&alone), plan(&a).base);
+    assert_eq!(base_after_earlier_edits(&alone), plan(&a).base);
 }
 
-/// After a change by others what was shown has to be the file itself: earlier edits do not explain it.
+/// After a change by others the file must be as it was shown, and the result of earlier edits does not count.
 #[test]
 fn a_change_by_others_is_not_taken_for_an_earlier_edit() {
     let (a, b) = (call(EDIT, "a"), call(EDIT, "b"));
@@ -164,5 +164,5 @@ fn a_change_by_others_is_not_taken_for_an_earlier_edit() {
         .when(note(19, edit_ends(&a)))
         .then(&[file_changed(&a), ended(&a, success())], &[])
         .next(&[started(&b)], &[run(22, &b, Gate::Synced)]);
-    assert_eq!(left(&case), None);
+    assert_eq!(base_after_earlier_edits(&case), None);
 }

@@ -26,7 +26,7 @@ fn a_single_turn_task_ends_after_its_turn() {
         &[chosen(&e, Choice::Cancel), ended(&e, refused()), chosen(&s, Choice::Cancel), ended(&s, refused())],
     )))
     .next(&[closed(Final::Completed, "")], &[]);
-    // Queued prompts are answered first, also behind a turn that failed or asks. One that has nothing in it changes nothing.
+    // Queued prompts are answered first, also after a turn that failed or asks. An empty prompt changes nothing.
     given(one_shot(log(thinking(), &[prompted(2, "b"), prompted(3, "")])))
         .when(note(3, model_answers(&[])))
         .then(&[answered(&[])], &[])
@@ -68,9 +68,9 @@ fn an_agent_may_say_how_its_turn_ends() {
         let Event::Answered { answer } = &concluded else {
             panic!("{concluded:?}");
         };
-        let told = NoteBody::Answered(Ok((**answer).clone()));
+        let note_body = NoteBody::Answered(Ok((**answer).clone()));
         let case = given(thinking())
-            .when(note(3, told))
+            .when(note(3, note_body))
             .then(std::slice::from_ref(&concluded), &[])
             .next(&[event], &[])
             .expect_settled();
@@ -78,7 +78,7 @@ fn an_agent_may_say_how_its_turn_ends() {
     }
 }
 
-/// (2) (38) (39) Everything that runs is stopped, every call clients have seen is ended, and that is the end.
+/// (2) (38) (39) All running jobs are stopped, every call that clients have seen is ended, and the task is closed.
 #[test]
 fn a_cancel_ends_the_task_in_every_phase() {
     let (e, s) = (edit(), shell());
@@ -109,33 +109,33 @@ fn a_cancel_ends_the_task_in_every_phase() {
         assert_eq!(
             state.history.last().map(|item| (**item).clone()),
             Some(Item::Dropped(message("queued"))),
-            "{phase}: what was said stays to be seen"
+            "{phase}: clients still see the prompt"
         );
     }
 }
 
 #[test]
 fn a_task_that_cannot_run_fails_with_the_reason() {
-    let gone = || Input::Fail("The workspace /w is gone.".into());
+    let fail = || Input::Fail("The workspace /w is gone.".into());
     let failed = || closed(Final::Failed, "The workspace /w is gone.");
-    given(fresh()).when(gone()).then(&[failed()], &[]);
-    given(thinking()).when(gone()).then(&[failed()], &[stop(3)]);
+    given(fresh()).when(fail()).then(&[failed()], &[]);
+    given(thinking()).when(fail()).then(&[failed()], &[stop(3)]);
     let ending = Ending::cancelled("The task cannot go on.");
     given(editing())
-        .when(gone())
+        .when(fail())
         .then(&[ended(&edit(), ending.clone()), ended(&shell(), ending), failed()], &[stop(12)]);
 }
 
 #[test]
 fn only_the_turn_of_a_disconnected_client_is_aborted() {
     let aborted = || turn_ended(1, End::Interrupted("Execution aborted by client.".into()));
-    let gone = Ending::cancelled("The client went away.");
+    let cancelled = Ending::cancelled("The client went away.");
     let abort = |turn| Input::Disconnected { turn };
     let case = given(thinking()).when(abort(1)).then(&[aborted()], &[stop(3)]).expect_settled();
     assert_eq!(case.state.status.state, TaskState::InputRequired);
     given(editing())
         .when(abort(1))
-        .then(&[ended(&edit(), gone.clone()), ended(&shell(), gone), aborted()], &[stop(12)]);
+        .then(&[ended(&edit(), cancelled.clone()), ended(&shell(), cancelled), aborted()], &[stop(12)]);
     given(thinking()).when(abort(2)).ignored();
     given(idle()).when(abort(1)).ignored();
     given(over()).when(abort(1)).ignored();
@@ -165,7 +165,7 @@ fn a_turn_can_be_stopped_in_every_phase_and_the_task_stays() {
 }
 
 #[test]
-fn what_the_model_was_saying_when_it_was_stopped_is_kept() {
+fn the_text_of_a_stopped_answer_is_recorded() {
     let case = given(log(thinking(), &[text("Half a sen")]));
     let decision = case.decide(Input::Abort { by: ann() }).expect("a turn is under way");
     let Event::Answered { answer } = &decision.events[0] else {

@@ -1,4 +1,4 @@
-//! Questions of servers in the course of a call: who is asked, which answers count, and what ends a question.
+//! Questions that MCP servers ask while a call runs: who is asked, which answers count, and what ends a question.
 
 use crate::logs::*;
 use crate::task::*;
@@ -66,7 +66,7 @@ fn running() -> Case {
     given(log(thinking(), &[answered(std::slice::from_ref(&s)), planned(&s), asked(&s), yes, ready(&s), started(&s)]))
 }
 
-/// A call whose server asks, and a task that waits for that.
+/// A task that waits for the answer to a question of a call's server.
 fn open() -> Case {
     let case = running();
     assert_eq!(case.state.seq, Seq(JOB));
@@ -109,7 +109,7 @@ fn wrong_and_late_answers_change_nothing() {
 }
 
 #[test]
-fn refusing_declines_and_silence_cancels() {
+fn a_refusal_declines_and_a_timeout_cancels() {
     let case = open();
     let decision = decided(&case, says(answers(None, "cancel", "7")));
     assert_eq!(decision.events, [replied(ReplyAction::Decline, bob())]);
@@ -124,10 +124,10 @@ fn refusing_declines_and_silence_cancels() {
 
 #[test]
 fn the_server_may_withdraw_its_question_or_end_the_call() {
-    let gone = || replied(ReplyAction::Cancel, of_server());
+    let withdrawn = || replied(ReplyAction::Cancel, of_server());
     open().when(note(JOB, NoteBody::Withdrawn { nr: 2 })).ignored();
-    open().when(note(JOB, NoteBody::Withdrawn { nr: 1 })).then(&[gone()], &[]).expect_settled();
-    let ended_with = [gone(), ended(&shell(), success())];
+    open().when(note(JOB, NoteBody::Withdrawn { nr: 1 })).then(&[withdrawn()], &[]).expect_settled();
+    let ended_with = [withdrawn(), ended(&shell(), success())];
     open().when(note(JOB, run_ends(success()))).then(&ended_with, &[]).next(&[Event::ResultsSent], &[think(14)]);
     running().when(note(JOB, NoteBody::Withdrawn { nr: 1 })).ignored();
 }
@@ -159,7 +159,7 @@ fn stopping_the_turn_stops_the_call() {
     assert!(decision.events.iter().any(|event| matches!(event, Event::CallEnded { .. })));
 }
 
-/// A message may have a prompt in it too; what it answers is taken out before it is recorded.
+/// A message may contain a prompt too. The values of its answers are removed before the prompt is recorded.
 #[test]
 fn check_62_the_values_in_a_message_are_not_recorded() {
     let mut prompt = (*message("go on")).clone();

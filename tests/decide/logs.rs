@@ -30,7 +30,7 @@ pub fn backing_off() -> Vec<Event> {
     log(thinking(), &[backed_off(1, 0, 5_000)])
 }
 
-/// 4: an edit and a command are looked at, job 4.
+/// 4: an edit and a command are prepared by job 4.
 pub fn preparing() -> Vec<Event> {
     log(thinking(), &[answered(&[edit(), shell()])])
 }
@@ -48,7 +48,7 @@ pub fn editing() -> Vec<Event> {
     log(waiting(), &[yes, ready(&e), started(&e)])
 }
 
-/// 13: the edit's file had changed; it is looked at again as job 13.
+/// 13: the file of the edit had changed; the edit is planned again by job 13.
 pub fn replanning() -> Vec<Event> {
     log(editing(), &[stale(&edit())])
 }
@@ -64,7 +64,7 @@ pub fn idle() -> Vec<Event> {
     log(thinking(), &[answered(&[]), turn_ended(1, End::Done)])
 }
 
-/// 5: the first turn ended for want of a credential.
+/// 5: the first turn ended because a credential is missing.
 pub fn unauthorized() -> Vec<Event> {
     let auth = || "Who are you?".to_owned();
     log(thinking(), &[concluded(Outcome::Auth(auth())), turn_ended(1, End::NeedsAuth(auth()))])

@@ -1,4 +1,4 @@
-//! Calls of MCP servers' tools: which are asked about, what an answer allows, and what a changed tool leads to.
+//! Calls of tools of MCP servers: which need approval, what an answer allows, and the consequences of a changed tool.
 
 use crate::logs::*;
 use crate::task::*;
@@ -73,7 +73,7 @@ fn allows(tool: &str, hash: &str) -> Rule {
     }
 }
 
-/// The model was told of the tools (4) and calls `read` (5), which is asked about.
+/// The tools were declared to the model (4), which calls `read` (5). The call needs approval.
 fn reading() -> (Vec<Event>, Request) {
     let read = request("read", "1");
     let log = log(thinking(), &[tools(|_| {}), answered(std::slice::from_ref(&read))]);
@@ -118,7 +118,7 @@ fn a_call_is_asked_about_and_an_answer_holds_for_the_tool_or_its_server() {
     }
 }
 
-/// A changed tool is asked about again and says so, also if the model was told of the tool as it was.
+/// A call of a changed tool needs approval again, with a warning, also if the earlier version was declared to the model.
 #[test]
 fn a_changed_tool_is_asked_about_again_with_a_warning() {
     let (events, read) = reading();
@@ -133,8 +133,8 @@ fn a_changed_tool_is_asked_about_again_with_a_warning() {
         Event::ResultsSent,
     ];
     let again = request("read", "2");
-    for told in [tools(|_| {}), tools(|origin| origin.fingerprint = "read 2".into())] {
-        let start = log(log(events.clone(), &steps), &[told, answered(std::slice::from_ref(&again))]);
+    for declared in [tools(|_| {}), tools(|origin| origin.fingerprint = "read 2".into())] {
+        let start = log(log(events.clone(), &steps), &[declared, answered(std::slice::from_ref(&again))]);
         let (found, shown) = (planned_as(&again, "read 2", &[]), planned_as(&again, "read 2", &[CHANGED]));
         given(start)
             .when(note(14, NoteBody::Prepared(vec![Ok(found)])))
@@ -162,7 +162,7 @@ fn a_tool_that_changes_before_it_runs_is_asked_about_again() {
         .then(&[mcp_planned(&read, &shown), asked(&read)], &[]);
 }
 
-/// Only a trusted folder has answers for longer, and only while the settings do not disable them.
+/// Lasting answers are offered only in a trusted folder, and only if the settings do not disable them.
 #[test]
 fn answers_for_longer_need_a_trusted_folder() {
     let (events, read) = reading();
@@ -188,7 +188,7 @@ fn answers_for_longer_need_a_trusted_folder() {
         .then(&[answered_by(&read, Choice::ProceedAlwaysAndSave, vec![rule.clone()]), ready(&read)], &[save(rule)]);
 }
 
-/// A trusted server's tool runs unasked. It waits for fsync unless the server says that it only reads.
+/// The tool of a trusted server runs without approval. It waits for fsync unless the server declares that it only reads.
 #[test]
 fn tools_of_a_trusted_server_run_unasked() {
     for (read_only, gate) in [(false, Gate::Synced), (true, Gate::Written)] {
@@ -204,7 +204,7 @@ fn tools_of_a_trusted_server_run_unasked() {
 
 /// A client's list of tools may name a server's tools by a pattern or one by one.
 #[test]
-fn a_clients_list_of_tools_is_kept() {
+fn a_clients_list_of_tools_is_respected() {
     for (only, allowed) in [("mcp_x_*", true), ("mcp_x_read", true), ("mcp_y_*", false), ("read", false)] {
         let (mut events, read) = reading();
         events[0] = created_with_tools(&[only]);

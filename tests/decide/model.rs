@@ -97,11 +97,11 @@ fn waits(limit: impl FnOnce(&mut gemini_a2a::limits::Limits), kind: ModelErrorKi
                 waits.push(*delay_ms);
             }
             ([Event::TurnEnded { end, .. }], []) => {
-                let told = match (kind, waits.len()) {
+                let message = match (kind, waits.len()) {
                     (ModelErrorKind::Busy { .. }, 1..) => format!("no luck It was asked {} times.", waits.len() + 1),
                     _ => "no luck".into(),
                 };
-                assert_eq!(end, &End::Failed(told));
+                assert_eq!(end, &End::Failed(message));
                 return waits;
             }
             other => panic!("{other:?}"),
@@ -114,7 +114,7 @@ fn waits(limit: impl FnOnce(&mut gemini_a2a::limits::Limits), kind: ModelErrorKi
     }
 }
 
-/// The wait, up to a fifth longer.
+/// Whether a wait is at least this long and at most a fifth longer.
 fn about(wait: u64, least: u64) -> bool {
     (least..=least + least / 5).contains(&wait)
 }

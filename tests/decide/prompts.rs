@@ -52,7 +52,7 @@ fn the_queue_has_a_limit_and_answers_do_not_count_against_it() {
         given(log(waiting(), &[prompted(2, "b"), prompted(3, "c")])).with_limits(|limits| limits.queued_prompts = 2);
     let e = edit();
     full.clone().when(prompt("d")).refused(Refusal::QueueFull);
-    // Nothing of a refused message happens, its answer neither.
+    // A refused message has no effect; its answer is not recorded either.
     full.clone().when(prompt_and_pick("d", &[(&e, "proceed_once")])).refused(Refusal::QueueFull);
     full.when(pick(&e, "cancel")).then(&[chosen(&e, Choice::Cancel), ended(&e, refused())], &[]);
     given(log(waiting(), &[prompted(2, "b")]))
@@ -70,7 +70,7 @@ fn an_empty_prompt_ends_its_turn_without_a_model_request() {
         .expect_settled();
     assert_eq!(case.state.status.state, TaskState::InputRequired);
     assert_eq!(case.state.history, [Arc::new(Item::Dropped(message("")))], "clients see it, the model does not");
-    // Between two prompts, and on a task that has only one turn, it changes nothing else.
+    // Before another prompt, and in a one-shot task, it has no further effect.
     given(log(one_shot(fresh()), &[prompted(1, ""), prompted(2, "b")]))
         .next(&[turn_ended(1, End::Nothing)], &[])
         .next(&[began(2)], &[think(5)]);
@@ -118,7 +118,7 @@ fn a_steering_prompt_reaches_the_model_with_the_next_results() {
     assert!(case.state.queue.is_empty());
     let items: Vec<&Item> = case.state.history.iter().rev().take(2).map(|item| item.as_ref()).collect();
     assert!(matches!(items[..], [Item::Steered(_), Item::Results(_)]), "{items:?}");
-    // Its number is not given again.
+    // The number of its turn is not used again.
     case.when(prompt("more")).then(&[prompted(3, "more")], &[]);
 }
 

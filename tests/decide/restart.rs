@@ -13,9 +13,9 @@ use std::sync::Arc;
 fn a_restart_in_every_phase() {
     let interrupted = || turn_ended(1, End::Interrupted(RESTARTED.into()));
     let paused = || Event::Interrupted { text: RESTARTED.into() };
-    let ran = "The server was stopped while this call was running. It may have had effects; look \
+    let was_running = "The server was stopped while this call was running. It may have had effects; look \
                before you run it again.";
-    let had_not = "The server was stopped before this call had begun. Nothing was changed; it can \
+    let had_not_begun = "The server was stopped before this call had begun. Nothing was changed; it can \
                    be made again.";
     let cut_off = |message| ended(&edit(), failure(ErrorKind::Interrupted, message));
     let ends: [(&[Event], &[Expected]); 12] = [
@@ -26,8 +26,8 @@ fn a_restart_in_every_phase() {
         (&[interrupted()], &[]),
         // (37) Questions stay open.
         (&[], &[]),
-        (&[cut_off(ran), paused()], &[]),
-        (&[cut_off(had_not), paused()], &[]),
+        (&[cut_off(was_running), paused()], &[]),
+        (&[cut_off(had_not_begun), paused()], &[]),
         (&[], &[]),
         (&[], &[]),
         (&[], &[]),
@@ -71,9 +71,9 @@ fn a_restart_keeps_what_had_finished() {
 #[test]
 fn a_restart_completes_events_that_a_torn_write_cut_off() {
     let (e, s) = (edit(), shell());
-    let had_not = "The server was stopped before this call had begun. Nothing was changed; it can \
+    let had_not_begun = "The server was stopped before this call had begun. Nothing was changed; it can \
                    be made again.";
-    let cut_off = |request: &Request| ended(request, failure(ErrorKind::Interrupted, had_not));
+    let cut_off = |request: &Request| ended(request, failure(ErrorKind::Interrupted, had_not_begun));
     let interrupted = Event::Interrupted { text: RESTARTED.into() };
     // After the first plan of two, and after the first question of two.
     given(waiting()[..5].to_vec())

@@ -1,4 +1,4 @@
-//! Which calls are asked about: rules from "always" answers, modes, and what the operator allows.
+//! Which calls need approval: rules from "always" answers, modes, and the operator's permissions.
 
 use crate::logs::*;
 use crate::task::*;
@@ -29,7 +29,7 @@ fn proceed_always_allows_the_next_equal_call() {
     given(log(start.clone(), &[answered(&both)]))
         .when(note(16, prepared(&both)))
         .then(&[planned(&next), planned(&other), ready(&next), asked(&other)], &[]);
-    // The rule is exactly what was shown: another file is asked about.
+    // The rule is only for the file that was shown: an edit of another file needs approval.
     let mut elsewhere = plan(&next);
     let Question::Edit { file_path, .. } = &mut elsewhere.question else {
         panic!("an edit");
@@ -61,9 +61,9 @@ fn proceed_always_answers_the_open_questions_that_it_covers() {
         .then(&[&always[..], &[chosen(&a, Choice::Cancel), ended(&a, refused())]].concat(), &[]);
 }
 
-/// A permission that was taken back is asked about again; what others allowed stays.
+/// After a rule was revoked, such calls need approval again. The other rules stay.
 #[test]
-fn a_permission_that_was_taken_back_is_asked_about_again() {
+fn calls_of_a_revoked_permission_need_approval_again() {
     let (e, s) = (edit(), shell());
     let always = [chosen(&e, Choice::ProceedAlways), ready(&e), chosen(&s, Choice::ProceedAlways), ready(&s)];
     let rest = [started(&e), started(&s), ended(&e, success()), ended(&s, success()), Event::ResultsSent];
@@ -81,7 +81,7 @@ fn a_permission_that_was_taken_back_is_asked_about_again() {
     given(over()).when(revoke(&[&e])).refused(Refusal::Over);
 }
 
-/// What "always" allows is in the event that says so: a journal read by a later version means the same.
+/// The event of an "always" answer contains the rules, so that a later version of the program reads the same rules from a journal.
 #[test]
 fn proceed_always_is_recorded_as_rules() {
     let (e, s) = (edit(), shell());
@@ -108,10 +108,10 @@ fn running(command: &str) -> Plan {
 #[test]
 fn an_unclear_command_line_can_be_allowed_only_once() {
     let s = shell();
-    let looked = NoteBody::Prepared(vec![Ok(running("make $x"))]);
+    let prepared = NoteBody::Prepared(vec![Ok(running("make $x"))]);
     let planned = Event::CallPlanned { call: s.call.clone(), plan: Arc::new(running("make $x")) };
     let case = given(log(thinking(), &[answered(std::slice::from_ref(&s))]))
-        .when(note(4, looked))
+        .when(note(4, prepared))
         .then(&[planned, asked_for(&s, ApprovalScope::Once)], &[])
         .settle();
     assert_eq!(case.state.calls[0].options(), [Choice::ProceedOnce, Choice::Cancel]);
@@ -134,14 +134,14 @@ fn always_for_a_command_covers_its_program_and_no_interpreter() {
     for (first, then, allowed) in commands {
         let s = shell();
         let one = std::slice::from_ref(&s);
-        let looked = |command| NoteBody::Prepared(vec![Ok(running(command))]);
-        let seen = |request: &Request, command: &str| Event::CallPlanned {
+        let prepared_as = |command| NoteBody::Prepared(vec![Ok(running(command))]);
+        let planned_as = |request: &Request, command: &str| Event::CallPlanned {
             call: request.call.clone(),
             plan: Arc::new(running(command)),
         };
         let mut case = given(log(thinking(), &[answered(one)]))
-            .when(note(4, looked(first)))
-            .then(&[seen(&s, first), asked(&s)], &[])
+            .when(note(4, prepared_as(first)))
+            .then(&[planned_as(&s, first), asked(&s)], &[])
             .settle();
         let said = case.decide(pick(&s, "proceed_always")).expect("on offer");
         for event in said.events {
@@ -155,7 +155,7 @@ fn always_for_a_command_covers_its_program_and_no_interpreter() {
         case.record(answered(std::slice::from_ref(&next)));
         let job = case.state.seq.0;
         let judged = if allowed { ready(&next) } else { asked(&next) };
-        case.when(note(job, looked(then))).then(&[seen(&next, then), judged], &[]);
+        case.when(note(job, prepared_as(then))).then(&[planned_as(&next, then), judged], &[]);
     }
 }
 
@@ -180,7 +180,7 @@ fn saving_a_rule_is_offered_only_where_the_operator_allows_it() {
 }
 
 #[test]
-fn a_rule_is_kept_only_where_that_was_offered() {
+fn a_rule_is_saved_only_where_that_was_offered() {
     let e = edit();
     let word = "proceed_always_and_save";
     let saving = |saving| Grant { saving, auto_execute: true, ..Grant::default() };
@@ -201,7 +201,7 @@ fn a_rule_is_kept_only_where_that_was_offered() {
     let case = case.when(pick(&e, "no such word")).refused(offered);
     let case = case.when(pick(&e, word)).then(&events, &[save(rule(&e))]);
     assert_eq!(case.state.always, [rule(&e)]);
-    // The operator took it back in the meantime: it lasts for the session.
+    // The operator has withdrawn the permission to save rules meanwhile: the rule lasts only for the session.
     let case = kept().with_grant(saving(false));
     let case = case.when(pick(&e, word)).then(&events, &[]);
     assert_eq!(case.state.always, [rule(&e)]);
@@ -229,7 +229,7 @@ fn a_mode_decides_what_is_asked() {
     }
 }
 
-/// A client may wish to be asked nothing; the operator grants it, and what is denied stays denied.
+/// A client may request that tools run without approval. The operator must permit that, and denied calls stay denied.
 #[test]
 fn a_task_runs_without_questions_only_if_the_operator_allows_it() {
     let all = [edit(), shell()];
@@ -251,14 +251,14 @@ fn a_task_runs_without_questions_only_if_the_operator_allows_it() {
         .with_policy(|policy| assert_eq!(policy.add(Tier::User, &rules), Vec::<String>::new()))
         .when(note(4, prepared(&all)))
         .then(&[planned(e), planned(s), ready(e), ended(s, failure(ErrorKind::PolicyViolation, message))], &[]);
-    // Where the client did not wish it, the operator's leave changes nothing.
+    // If the client has not requested it, the operator's permission changes nothing.
     given(log(thinking(), &[answered(&all)]))
         .with_grant(grant)
         .when(note(4, prepared(&all)))
         .then(&[planned(e), planned(s), asked(e), asked(s)], &[]);
 }
 
-/// Where nobody can be asked, what needs approval ends with the reason, also a question of the agent that a rule allows.
+/// If nobody can be asked, calls that need approval end with an error, also a question of the agent that a rule allows.
 #[test]
 fn where_nobody_can_be_asked_a_call_that_needs_approval_is_refused() {
     let all = [read(), edit(), call(ASK, "a")];
@@ -294,9 +294,9 @@ fn a_client_is_told_once_that_its_calls_need_approval() {
     start().with_grant(grant).next(&[began(1)], &[think(3)]);
 }
 
-/// A former name of a tool leads to the same tool, so the rules for it count.
+/// A former name of a tool means the same tool, so the tool's rules apply.
 #[test]
-fn a_former_name_does_not_get_around_a_rule() {
+fn rules_apply_to_former_names_of_tools() {
     let call = call("search_file_content", "x");
     let rules = json!([{"toolName": "grep_search", "decision": "deny", "denyMessage": "not here"}]);
     let mut case = given(log(thinking(), &[answered(std::slice::from_ref(&call))]));

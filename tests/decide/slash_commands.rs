@@ -31,13 +31,13 @@ fn a_command_runs_instead_of_the_model() {
 
 #[test]
 fn the_text_of_a_slash_command_is_the_answer_and_result_of_its_task() {
-    let spoken = Event::Answered {
+    let answer = Event::Answered {
         answer: Arc::new(Answer { finish: Finish::Command, said_at: Some(Seq(6)), ..Answer::new("done", []) }),
     };
     let produced = |said: &str| Event::Produced { artifact: result(said), append: false, last: true };
     let case = given(commanding())
         .when(note(4, command_says("done")))
-        .then(&[produced("done"), text("done"), spoken], &[])
+        .then(&[produced("done"), text("done"), answer], &[])
         .next(&[closed(Final::Completed, "")], &[])
         .expect_settled();
     assert_eq!(case.state.artifacts, [(*result("done")).clone()]);
@@ -50,9 +50,11 @@ fn the_text_of_a_slash_command_is_the_answer_and_result_of_its_task() {
 
 #[test]
 fn a_slash_command_may_continue_with_the_model() {
-    let told = || Event::CommandPrompted { text: "Write it.".into(), media: vec![] };
-    let case =
-        given(commanding()).when(note(4, command_asks("Write it."))).then(&[told()], &[think(5)]).expect_settled();
+    let prompted_by_command = || Event::CommandPrompted { text: "Write it.".into(), media: vec![] };
+    let case = given(commanding())
+        .when(note(4, command_asks("Write it.")))
+        .then(&[prompted_by_command()], &[think(5)])
+        .expect_settled();
     let last = case.state.history.last().map(|item| (**item).clone());
     assert_eq!(last, Some(Item::Nudge("Write it.".into())));
     case.when(note(5, model_answers(&[]))).then(&[answered(&[])], &[]).next(&[closed(Final::Completed, "")], &[]);
@@ -68,7 +70,7 @@ fn a_command_that_fails_fails_its_task() {
     }
 }
 
-/// A restart may come in the middle of a command. It does not run again by itself, and whoever goes on talks to the model.
+/// A command that was interrupted by a restart does not run again; a further prompt is sent to the model.
 #[test]
 fn only_the_first_turn_is_a_command() {
     let start = log(commanding(), &[turn_ended(1, End::Interrupted(RESTARTED.into())), prompted(2, "and now?")]);

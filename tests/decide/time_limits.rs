@@ -12,7 +12,7 @@ use gemini_a2a::task::spec::{Choice, Ending, ErrorKind};
 
 const SECOND: u64 = 1_000;
 
-fn hurried(start: Vec<Event>, change: impl FnOnce(&mut Times)) -> Case {
+fn with_time_limit(start: Vec<Event>, change: impl FnOnce(&mut Times)) -> Case {
     given(start).with_limits(|limits| change(&mut limits.times))
 }
 
@@ -32,7 +32,7 @@ fn timed_out(request: &Request) -> [Event; 2] {
 /// A limit counts from what the log says, to the millisecond; before it nothing happens.
 #[test]
 fn an_unanswered_question_times_out() {
-    let case = || hurried(waiting(), |times| times.answer_ms = Some(SECOND));
+    let case = || with_time_limit(waiting(), |times| times.answer_ms = Some(SECOND));
     let (e, s) = (edit(), shell());
     let both = [timed_out(&e), timed_out(&s)].concat();
     let due = deadline(&case().state, &case().limits.times).expect("a deadline");
@@ -43,15 +43,15 @@ fn an_unanswered_question_times_out() {
     let late = late.next(&[turn_ended(1, End::Refused)], &[]).expect_settled();
     assert_eq!(late.state.status.state, TaskState::InputRequired);
     assert_eq!(deadline(&late.state, &late.limits.times), None);
-    // Whoever comes now comes too late.
+    // An answer after the time limit is refused.
     late.when(pick(&e, "proceed_once")).refused(Refusal::NotPending(e.call.clone()));
-    // By itself nobody is hurried.
+    // There is no time limit by default.
     given(waiting()).when(Input::Time(u64::MAX)).ignored();
 }
 
 #[test]
 fn a_question_timeout_does_not_stop_running_calls() {
-    let case = hurried(editing(), |times| times.answer_ms = Some(SECOND));
+    let case = with_time_limit(editing(), |times| times.answer_ms = Some(SECOND));
     let case = case.when(Input::Time(NOON + SECOND * 9)).then(&timed_out(&shell()), &[]).expect_settled();
     assert_eq!(case.state.status.state, TaskState::Working);
     case.when(note(12, run_ends(success())))
@@ -65,11 +65,13 @@ fn an_interrupted_turn_waits_for_the_user_even_after_a_timeout() {
     let late = || Input::Time(NOON + SECOND * 9);
     let mut events = timed_out(&shell()).to_vec();
     events.push(interrupted);
-    let case =
-        hurried(suspended(), |times| times.answer_ms = Some(SECOND)).when(late()).then(&events, &[]).expect_settled();
+    let case = with_time_limit(suspended(), |times| times.answer_ms = Some(SECOND))
+        .when(late())
+        .then(&events, &[])
+        .expect_settled();
     assert_eq!(case.state.status.state, TaskState::InputRequired);
     case.when(late()).ignored();
-    // Nothing is left to wait for: the turn is over.
+    // No call waits any more: the turn ends.
     let e = edit();
     let cut_off = ended(&e, failure(ErrorKind::Interrupted, "It was cut off."));
     let start = [
@@ -81,7 +83,7 @@ fn an_interrupted_turn_waits_for_the_user_even_after_a_timeout() {
     ];
     let mut events = timed_out(&shell()).to_vec();
     events.push(turn_ended(1, End::Interrupted(RESTARTED.into())));
-    hurried(log(waiting(), &start), |times| times.answer_ms = Some(SECOND))
+    with_time_limit(log(waiting(), &start), |times| times.answer_ms = Some(SECOND))
         .when(late())
         .then(&events, &[])
         .expect_settled();
@@ -105,7 +107,7 @@ fn a_turn_that_takes_too_long_is_stopped_in_every_phase() {
     let ends: [(Vec<Event>, &[Expected]); 12] = [
         (vec![], &[]),
         (vec![over()], &[stop(3)]),
-        // A command is all there is to its task.
+        // The task of a command ends with its only turn.
         (vec![closed(Final::Failed, text)], &[stop(4)]),
         (vec![over()], &[]),
         (vec![over()], &[stop(4)]),
@@ -119,15 +121,15 @@ fn a_turn_that_takes_too_long_is_stopped_in_every_phase() {
     ];
     for ((phase, start), (events, effects)) in every_phase().into_iter().zip(ends) {
         let limit = |times: &mut Times| times.turn_ms = Some(SECOND);
-        let due = hurried(start.clone(), limit);
+        let due = with_time_limit(start.clone(), limit);
         let due = deadline(&due.state, &due.limits.times);
         assert_eq!(due.is_some(), !events.is_empty(), "{phase}");
         let at = due.unwrap_or(NOON + SECOND);
-        hurried(start.clone(), limit).when(Input::Time(at - 1)).ignored();
-        let case = hurried(start, limit).when(Input::Time(at)).then(&events, effects).expect_settled();
+        with_time_limit(start.clone(), limit).when(Input::Time(at - 1)).ignored();
+        let case = with_time_limit(start, limit).when(Input::Time(at)).then(&events, effects).expect_settled();
         assert!(!case.state.paused && !case.state.suspended, "{phase}");
     }
-    hurried(one_shot(thinking()), |times| times.turn_ms = Some(SECOND))
+    with_time_limit(one_shot(thinking()), |times| times.turn_ms = Some(SECOND))
         .when(Input::Time(NOON + SECOND * 2))
         .then(&[closed(Final::Failed, text)], &[stop(3)]);
 }
@@ -145,14 +147,14 @@ fn an_idle_task_is_closed_after_its_time_limit() {
         (unauthorized(), Final::Canceled),
     ] {
         let at = given(start.clone()).state.status.at + day;
-        let limited = |start| hurried(start, |times| times.idle_ms = Some(day));
+        let limited = |start| with_time_limit(start, |times| times.idle_ms = Some(day));
         limited(start.clone()).when(Input::Time(at - 1)).ignored();
         given(start.clone()).when(Input::Time(u64::MAX)).ignored();
         let case = limited(start).when(Input::Time(at)).then(&[closed(state, text)], &[]).expect_settled();
         case.when(Input::Time(u64::MAX)).ignored();
     }
-    // A prompt that waits for its turn is somebody going on.
-    let mut queued = hurried(idle(), |times| times.idle_ms = Some(day));
+    // A queued prompt counts as a new prompt.
+    let mut queued = with_time_limit(idle(), |times| times.idle_ms = Some(day));
     queued.record(prompted(2, "and?"));
     queued.when(Input::Time(u64::MAX)).ignored();
 }

@@ -46,7 +46,7 @@ fn chosen_directories_replace_the_former_ones() {
 }
 
 #[test]
-fn nobody_turns_approvals_off_without_the_operator() {
+fn approvals_can_be_turned_off_only_with_the_operators_permission() {
     let yolo = || tune(Some(Mode::Yolo), None);
     given(idle()).when(yolo()).refused(Refusal::NotGranted(Mode::Yolo));
     let granted = Grant { auto_execute: true, ..Grant::default() };

@@ -30,7 +30,7 @@ fn a_result_of_an_unknown_job_is_dropped() {
 
 #[test]
 fn a_result_that_does_not_fit_its_job_is_dropped() {
-    // For each job, which of the notes below mean something to it.
+    // For each job, which of the notes below have an effect.
     let cases: [(Vec<Event>, u64, [bool; 11]); 5] = [
         (commanding(), 4, [false, false, false, true, false, false, false, false, false, true, true]),
         (thinking(), 3, [true, true, true, true, true, true, false, false, false, false, true]),

@@ -1,5 +1,5 @@
-//! What `prepare` of the shell tool finds on the disk, and what the policy makes of it: links, `cd`, patterns, repositories and the
-//! files of redirections.
+//! The findings of the shell tool's `prepare` on the disk, and the resulting decisions of the policy: links, `cd`, patterns, repositories
+//! and the files of redirections.
 
 use super::random::Random;
 use super::{Allow, Asks, Case, SHELL, lines, plain};
@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// What a program would have been started with.
 type Started = (Option<(PathBuf, Vec<PathBuf>)>, Vec<String>);
 
-/// Can confine, or says why not; starts nothing, and remembers what it was to start.
+/// Can confine, or says why not. Starts nothing, and records what should have been started.
 struct Children {
     confines: Result<(), String>,
     started: Mutex<Vec<Started>>,
@@ -447,7 +447,7 @@ fn a_confined_command_is_started_as_it_was_decided() {
     let started = fixture.children.started.lock().expect("no test panics with it").clone();
     let confined = Some((fixture.work(), vec![PathBuf::from(&new)]));
     assert_eq!(started, [(None, argv.clone()), (confined.clone(), argv.clone()), (confined, argv)]);
-    // What was a file is a link by now.
+    // The file was replaced by a link.
     fs::remove_file(&new).expect("ours");
     fixture.link("../outside/secret.txt", "new.txt");
     let error = run(Confinement::ReadOnly { writable: vec![new] }).expect("the command must not run");

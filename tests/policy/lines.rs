@@ -1,5 +1,5 @@
-//! Command lines and what becomes of them in mode `default`, in an untrusted workspace that [`lay_out`] made. Data for tests:
-//! one checks the decisions, others may run the lines.
+//! Command lines and the decisions about them in mode `default`, in an untrusted workspace that [`lay_out`] made. One test checks the
+//! decisions, other tests run the lines.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

@@ -77,7 +77,8 @@ fn settings_take_patterns_and_declared_names() {
     assert_eq!(among, [true, false, false, true]);
 }
 
-/// Trust allows, unless a rule says otherwise; a hint alone never does. In plan mode a hint is worth a question.
+/// The tools of a trusted server are allowed unless a rule says otherwise. The hint that a tool only reads never allows it; in plan mode the
+/// hint makes the tool need approval instead of being denied.
 #[test]
 fn trust_and_hints() {
     let hinted = McpOrigin { read_only: true, ..origin("x", "t") };
@@ -95,8 +96,7 @@ fn trust_and_hints() {
     assert_eq!(judged(&alone, "mcp_x_t", trusted), Allow);
 }
 
-/// Nothing allows the tools of a server that a client named but a person each time, and the operator for clients that want no
-/// questions.
+/// Each call of a tool of a server that a client named needs approval, unless the operator permits clients to run tools without approval.
 #[test]
 fn a_client_s_own_server_always_asks() {
     let named = McpOrigin { trusted: true, of_client: true, ..origin("x", "t") };

@@ -22,7 +22,7 @@ pub fn line(random: &mut Random) -> String {
     (0..len).map(|_| PIECES[random.below(PIECES.len())]).collect()
 }
 
-/// Whatever is allowed consists of commands that are allowed alone, and of nothing else.
+/// Every allowed line consists only of commands that are also allowed alone.
 #[test]
 fn an_allowed_line_has_only_allowed_parts() {
     let allow = json!([{"toolName": SHELL, "commandPrefix": ["rm", "git add"], "decision": "allow", "priority": 1}]);

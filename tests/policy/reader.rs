@@ -6,7 +6,7 @@ use gemini_a2a::limits::{COMMAND_CHARS, COMMAND_PARTS, PADDING_CHARS};
 use gemini_a2a::task::command_line::{Joint, Simple, has_hidden_text, parse, programs, visible, warnings};
 use std::process::{Command, Stdio};
 
-/// A line as what it runs: words with `|` between them, `*` before a pattern, how the command is joined before all.
+/// The commands of a line as text: how the command is joined, then its words with `|` between them and `*` before a pattern.
 #[track_caller]
 fn read(line: &str) -> Vec<String> {
     let commands = parse(line).unwrap_or_else(|why| panic!("{line:?} is unclear: {}", why.0));
@@ -141,7 +141,7 @@ fn parsing_takes_linear_time() {
         let noise: String = (0..random.below(30)).filter_map(|_| char::from_u32(random.below(0x300) as u32)).collect();
         let _ = parse(&noise);
     }
-    // Each of these is as long as a line may be; a reader that looks at anything twice would not come back.
+    // Each of these is about as long as a line may be, so a reader with quadratic time would not finish.
     for unit in
         ["$(", "`", "\"", "'", "a ", "a;", "\\", "@{a", "a*", "[", "2>&1 ", ">a ", "a|", "~", "-a ", "{", "\"\\\\\""]
     {
@@ -165,7 +165,7 @@ const PIECES: &[&str] = &[
 const PRELUDE: &str = "trap wait EXIT; aa() { w aa \"$@\"; }; bb() { w bb \"$@\"; }; cc() { w cc \"$@\"; }
     w() { printf '%s\\001' \"$@\" END >> \"$LOG\"; }\n";
 
-/// The judges of the reader are the shells: for every line it accepts, they run the same commands with the same words.
+/// For every line that the reader accepts, the shells run the same commands with the same words.
 #[test]
 fn bash_and_sh_read_the_same_words() {
     let dir = std::env::temp_dir().join(format!("gemini-a2a-reader-{}", std::process::id()));

@@ -12,7 +12,7 @@ fn the_tier_and_then_the_priority_decide() {
     assert_eq!(case.edit("write_file", "/w/a"), Asks);
     let case = plain().rules(Tier::User, rule("allow", 5)).rules(Tier::User, rule("deny", 4));
     assert_eq!(case.edit("write_file", "/w/a"), Allow);
-    // Among equals the careful one.
+    // Of rules with the same rank the stricter one decides.
     let case = case.rules(Tier::User, rule("ask_user", 5));
     assert_eq!(case.edit("write_file", "/w/a"), Asks);
 }
@@ -44,7 +44,7 @@ fn settings_become_rules() {
     assert_eq!(case.info("read_file", Kind::Read), Asks);
     assert_eq!(case.edit("write_file", "/w/a"), Allow);
     assert_eq!(case.clone().mode(Mode::Plan).edit("write_file", "/w/a"), Deny);
-    case.holds(&[
+    case.assert_verdicts(&[
         ("git commit -m x", Allow, "allowed"),
         ("npm ci", Allow, "allowed"),
         ("git push", Deny, "excluded, which counts more"),
@@ -61,7 +61,7 @@ fn tools_core_limits_the_tools_and_approves_none() {
     assert_eq!(case.info("read_file", Kind::Read), Allow);
     assert_eq!(case.edit("write_file", "/w/a"), Asks);
     assert_eq!(case.edit("replace", "/w/a"), Deny);
-    case.holds(&[
+    case.assert_verdicts(&[
         ("git commit", Asks, "listed, not approved"),
         ("git status", Allow, "listed and harmless"),
         ("ls", Deny, "not listed"),
@@ -138,7 +138,7 @@ fn always_allows_what_was_shown_and_no_interpreter() {
         ("gh pr view 3", &["gh pr view"]),
         ("ls | tee x", &["tee"]),
         ("make > out", &["make"]),
-        // Nothing to name.
+        // Commands without a prefix that could become a rule.
         ("git", &[]),
         ("git -c a=b commit", &[]),
         ("cargo $x", &[]),
@@ -171,13 +171,13 @@ fn a_session_grant_covers_only_what_was_approved() {
     let fetches = said("web_fetch", &info());
     assert_eq!(fetches.info("web_fetch", Kind::Fetch), Allow);
     assert_eq!(fetches.info("other", Kind::Fetch), Asks);
-    said(SHELL, &exec("git add . && make")).holds(&[
+    said(SHELL, &exec("git add . && make")).assert_verdicts(&[
         ("git add x && make test | tail", Allow, "the same commands"),
         ("git commit", Asks, "another subcommand"),
         ("git add x > y", Asks, "a file was not spoken of"),
         ("git add $(ls)", Asks, "nor a substitution"),
     ]);
-    // What was written counts more than what was clicked.
+    // A written rule has a higher rank than an answer.
     let strict = edits.tools(json!({"confirmationRequired": ["write_file"]}));
     assert_eq!(strict.edit("write_file", "/w/a"), Asks);
     assert_eq!(strict.edit("replace", "/w/a"), Allow);
@@ -191,7 +191,7 @@ fn saved_rules_are_read_again() {
     rules.extend(always("write_file", &edit("/w/a"), Mode::AutoEdit));
     let saved: Vec<Value> = rules.into_iter().map(saved_rule).collect();
     let case = plain().rules(Tier::User, Value::from(saved));
-    case.holds(&[("git add x", Allow, "saved"), ("git push", Asks, "not saved")]);
+    case.assert_verdicts(&[("git add x", Allow, "saved"), ("git push", Asks, "not saved")]);
     assert_eq!(case.edit("write_file", "/w/a"), Asks, "saved for a more permissive mode");
     assert_eq!(case.clone().mode(Mode::AutoEdit).edit("write_file", "/w/a"), Allow);
     let excluded = case.tools(json!({"exclude": ["run_shell_command(git add)"]}));

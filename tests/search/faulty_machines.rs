@@ -144,7 +144,7 @@ fn a_timeout_that_does_not_stop_the_work_is_caught() {
         Ok(decision)
     }
     let times = Times { turn_ms: Some(1_000), ..Times::default() };
-    let budget = Budget { lates: 1, ..ONCE };
+    let budget = Budget { time_jumps: 1, ..ONCE };
     let first = task::created(Lifecycle::Conversational);
     let broken = search_in(times, first, super::EDIT_AND_COMMAND, hasty, budget).expect_err("the machine is faulty");
     assert_eq!(broken.invariant, "jobs [Seq(3)] run, [] are waited for");

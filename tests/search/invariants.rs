@@ -93,10 +93,10 @@ impl SystemState {
 impl SystemState {
     /// A receiver that gets every pending delivery in order learns the current state last.
     fn check_hook(&self) -> Result<(), String> {
-        let (Some(hook), Some(told)) = (self.state.hooks.first(), self.observations.told) else {
+        let (Some(hook), Some(delivered)) = (self.state.hooks.first(), self.observations.delivered) else {
             return Ok(());
         };
-        let mut last = (hook.sent, told);
+        let mut last = (hook.sent, delivered);
         for due in &hook.due {
             if due.seq() <= last.0 || due.seq() > self.state.seq {
                 return Err(format!("{due:?} is due after {}", last.0));
@@ -108,7 +108,7 @@ impl SystemState {
         }
         if last.1 != self.state.status.state {
             let now = self.state.status.state;
-            return Err(format!("a webhook is told {:?} last, not {now:?}", last.1));
+            return Err(format!("a webhook is delivered {:?} last, not {now:?}", last.1));
         }
         Ok(())
     }

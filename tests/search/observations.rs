@@ -23,8 +23,8 @@ pub struct Observations {
     pub commands: u8,
     /// Rules that a user wants saved and that were not handed to the core yet.
     pub to_save: u8,
-    /// The state that the webhook's receiver was told last.
-    pub told: Option<TaskState>,
+    /// The state that the webhook's receiver was delivered last.
+    pub delivered: Option<TaskState>,
 }
 
 #[derive(Clone, Debug, Default, Hash)]

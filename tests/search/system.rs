@@ -103,7 +103,7 @@ pub struct Budget {
     pub drops: u8,
     pub aborts: u8,
     /// Jumps of the clock beyond every time limit.
-    pub lates: u8,
+    pub time_jumps: u8,
 }
 
 #[derive(Clone)]
@@ -207,7 +207,7 @@ impl SystemState {
         if self.budget.aborts > 0 && !self.observations.closed {
             actions.push(Action::Abort);
         }
-        if self.budget.lates > 0 {
+        if self.budget.time_jumps > 0 {
             actions.push(Action::Late);
         }
         actions.extend(self.timers.iter().copied().map(Action::Due));
@@ -286,12 +286,12 @@ impl SystemState {
             }
             Action::Hook => {
                 self.budget.hooks -= 1;
-                self.observations.told.get_or_insert(self.state.status.state);
+                self.observations.delivered.get_or_insert(self.state.status.state);
                 Input::Hook(HookInput::Set(task::target("h")))
             }
             Action::Deliver => self.deliver(),
             Action::Late => {
-                self.budget.lates -= 1;
+                self.budget.time_jumps -= 1;
                 Input::Time(task::NOON + 1_000_000)
             }
             Action::Crash => {
@@ -321,7 +321,7 @@ impl SystemState {
         let hook = &self.state.hooks[0];
         let due = hook.due.front().expect("the action is possible only if something is due");
         if let Due::Status { status, .. } = due {
-            self.observations.told = Some(status.state);
+            self.observations.delivered = Some(status.state);
         }
         Input::Hook(HookInput::Moved {
             id: hook.target.id.clone(),

@@ -1,4 +1,4 @@
-//! Which events announce a status.
+//! Decides which events may announce a status.
 
 use crate::task::log::event::{Event, detours, errands, hooks, shells};
 

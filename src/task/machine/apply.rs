@@ -1,5 +1,5 @@
-//! The only place state changes: folding one event into the state. It never refuses and never decides; `decide` has done
-//! that, and a journal replays through here to the same state.
+//! Applies one event to the state. This is the only code that changes a state. It never refuses an event and decides nothing, because
+//! `decide` has done that. Replaying a journal through it gives the same state.
 
 mod calls;
 
@@ -72,7 +72,7 @@ impl State {
         }
     }
 
-    /// The fold of a log, one record on. None: the record is out of place, because a log begins with its task and has no other.
+    /// Adds a record to the fold of a log. None: the record is out of place, because a log begins with `Created` and has no other one.
     pub fn advance<'a>(state: &'a mut Option<State>, record: &Record) -> Option<&'a mut State> {
         match (&record.event, state) {
             (Event::Created(created), none @ None) => Some(none.insert(State::new(created.clone(), record))),
@@ -122,7 +122,7 @@ impl State {
             Event::CommandExpanded { parts } => self.expand_command(parts, record),
             Event::CommandPrompted { text, media } => self.prompt_by_command(text, media, record),
             Event::Tools(set) => self.declare_tools(set),
-            Event::ServerSeen(seen) => self.see_server(seen),
+            Event::ServerSeen(seen) => self.record_server(seen),
             Event::Traced { trace } => self.turn.trace = Some(trace.clone()),
             Event::Thought { subject, description } => self.add_thought(subject, description),
             Event::Cited { .. } | Event::Declined { .. } | Event::Delayed { .. } | Event::ShellOutput { .. } => {}
@@ -136,7 +136,7 @@ impl State {
             Event::CompactionBegan => self.phase = Phase::Working { job: record.seq, step: Step::Compact },
             Event::Compacted { summary, items } => self.compact(summary, *items, record),
             Event::CompactionFailed { .. } => self.fail_compaction(record),
-            Event::Looped => self.count_loop(),
+            Event::Looped => self.count_repetition(),
             Event::Nudged { text } => self.nudge(text, record),
             Event::Answered { answer } => self.take_answer(answer, record),
             calls!() => self.fold_call(record),
@@ -162,7 +162,7 @@ impl State {
 
     fn queue_prompt(&mut self, message: &Arc<Message>, by: &Source, turn: u32, delivery: &Delivery) {
         self.last_turn = turn;
-        self.name_stored(message.stored());
+        self.add_stored(message.stored());
         self.message_bytes += message.stored().map(|blob| blob.bytes).sum::<u64>();
         self.queue.push_back(Queued {
             turn,
@@ -223,17 +223,17 @@ impl State {
         self.announce(record, TaskState::Working, None);
     }
 
-    /// A model request begins with this event.
+    /// A model request begins with this record.
     fn think(&mut self, record: &Record) {
         self.requests += 1;
         self.thoughts.clear();
         self.phase = Phase::Working { job: record.seq, step: Step::Think };
     }
 
-    /// The attachments of a prompt, or the prompt that a slash command made, become part of it.
+    /// Adds the attachments of a prompt, or the prompt that a slash command made, to the history.
     fn attach(&mut self, text: &LongText, media: &[Media], record: &Record) {
-        self.name_texts([text]);
-        self.name_media(media);
+        self.add_stored_texts([text]);
+        self.add_stored_media(media);
         if !text.is_empty() {
             let mut text = text.clone();
             text.unload();
@@ -262,10 +262,10 @@ impl State {
 
     fn declare_tools(&mut self, set: &Arc<ToolSet>) {
         self.tools = Some(set.clone());
-        self.name_stored([&set.declarations]);
+        self.add_stored([&set.declarations]);
     }
 
-    fn see_server(&mut self, seen: &ServerSeen) {
+    fn record_server(&mut self, seen: &ServerSeen) {
         let servers = Arc::make_mut(&mut self.servers);
         servers.retain(|known| known.server != seen.server);
         if seen.status != ServerStatus::Removed {
@@ -306,12 +306,12 @@ impl State {
     }
 
     fn fail_compaction(&mut self, record: &Record) {
-        // What a user asks for may fail because the conversation is still short.
+        // A summary that a user requested may fail only because the conversation is still short.
         self.incompressible |= !self.turn.compress;
         self.think(record);
     }
 
-    fn count_loop(&mut self) {
+    fn count_repetition(&mut self) {
         self.turn.repetitions += 1;
         self.turn.call_checksums.clear();
     }
@@ -323,7 +323,7 @@ impl State {
     }
 
     fn take_answer(&mut self, answer: &Arc<Answer>, record: &Record) {
-        self.name_stored(answer.stored_media());
+        self.add_stored(answer.stored_media());
         self.history.push(Arc::new(Item::Answered(answer.clone())));
         self.utterance = Utterance::default();
         self.turn.answers_with_text += usize::from(answer.has_text());
@@ -358,7 +358,7 @@ impl State {
         }
     }
 
-    /// A question was answered, so the task is no longer paused. Its state changes only if no other call was running.
+    /// A question was answered, so the task is not paused any more. Its announced state changes only if no other call was running.
     fn leave_pause(&mut self, record: &Record) {
         self.paused = false;
         if self.status.state != TaskState::Working {
@@ -369,7 +369,7 @@ impl State {
     }
 
     fn change_file(&mut self, change: &FileChange) {
-        // A call that was stopped too late is not in the batch any more.
+        // The call may have been stopped and its batch replaced before the event.
         if let Some(call) = self.calls.iter_mut().find(|call| *call.id() == change.call) {
             call.written = Some(change.after.sha256.as_str().into());
         }
@@ -377,15 +377,16 @@ impl State {
         self.blobs.extend(stored.map(|version| (version.sha256.clone(), version.len)));
     }
 
-    fn name_texts<'a>(&mut self, texts: impl IntoIterator<Item = &'a LongText>) {
-        self.name_stored(texts.into_iter().filter_map(LongText::blob));
+    fn add_stored_texts<'a>(&mut self, texts: impl IntoIterator<Item = &'a LongText>) {
+        self.add_stored(texts.into_iter().filter_map(LongText::blob));
     }
 
-    fn name_media(&mut self, media: &[Media]) {
-        self.name_stored(media.iter().filter_map(|media| media.content.blob()));
+    fn add_stored_media(&mut self, media: &[Media]) {
+        self.add_stored(media.iter().filter_map(|media| media.content.blob()));
     }
 
-    fn name_stored<'a>(&mut self, stored: impl IntoIterator<Item = &'a BlobRef>) {
+    /// Records that the log refers to this stored content.
+    fn add_stored<'a>(&mut self, stored: impl IntoIterator<Item = &'a BlobRef>) {
         self.blobs.extend(stored.into_iter().map(|blob| (blob.sha256.clone(), blob.bytes)));
     }
 
@@ -401,7 +402,7 @@ impl State {
     }
 
     fn end_turn(&mut self, turn: u32, end: &End, record: &Record) {
-        // A prompt with nothing in it ends its turn without having begun it.
+        // The turn of a prompt without content ends without having begun.
         if let Some(queued) = self.take_queued(turn) {
             self.history.push(Arc::new(Item::Dropped(queued.message)));
         }

@@ -1,4 +1,4 @@
-//! The state of a call, and how it changes with the events about it.
+//! The state of a tool call, and its changes by events.
 
 use crate::base::id::{CallId, Seq};
 use crate::limits::{LIVE_SHOWN_MS, LIVE_TAIL_BYTES};
@@ -16,30 +16,30 @@ pub struct CallState {
     pub request: Request,
     pub stage: Stage,
     pub plan: Option<Arc<Plan>>,
-    /// The event that planned it, the last time it was planned, or with which its server asked last.
+    /// The last event that planned the call or with which its server asked a question.
     pub planned_at: Seq,
     /// How its programs are confined once it may run.
     pub confinement: Confinement,
-    /// The question of its server that is open.
+    /// The open question of the call's server.
     pub inquiry: Option<Arc<Inquired>>,
     pub choice: Option<Choice>,
     pub answered_by: Option<Source>,
     pub edited: Option<Arc<str>>,
     pub answers: Option<Arc<Answers>>,
-    /// What an "always" may mean, as the question was asked.
+    /// How long an "always" may last, as recorded with the question.
     pub keeping: ApprovalScope,
-    /// When it was last asked about, in Unix milliseconds; 0 before.
+    /// The time of the last question about the call, in Unix milliseconds; 0 if there was none.
     pub asked_at: u64,
-    /// How many pieces of live output were recorded.
+    /// The number of recorded pieces of live output.
     pub outputs: u64,
-    /// What it has printed so far, while it runs and only if it has printed anything.
+    /// The output so far, while the call runs and only if it has printed anything.
     pub live: Option<Live>,
     pub ending: Option<Arc<Ending>>,
     /// How often the file changed under an approved edit.
     pub stale: u32,
-    /// The SHA-256 of the file that it wrote.
+    /// The SHA-256 of the file that the call wrote.
     pub written: Option<Arc<str>>,
-    /// A hook wants it to be asked about, whatever is allowed.
+    /// A command hook requires approval, whatever the rules allow.
     pub must_ask: bool,
 }
 
@@ -57,7 +57,7 @@ impl CallState {
         plan.chain(self.ending.iter().flat_map(|ending| ending.texts()))
     }
 
-    /// The answers on offer, in the order to show them; the last one refuses. None before the call was prepared.
+    /// The offered answers in the order to show them; the last one refuses. Empty before the call was prepared.
     pub fn options(&self) -> &'static [Choice] {
         match self.question() {
             Some(question) => question.options(self.keeping),
@@ -65,14 +65,14 @@ impl CallState {
         }
     }
 
-    /// What its server asks now, otherwise what is asked before it runs, whether anybody is asked or not.
+    /// The open question of the call's server; otherwise the question before the call runs, even if nobody has to answer it.
     pub fn question(&self) -> Option<&Question> {
         let asked = self.inquiry.as_ref().map(|inquired| &inquired.question);
         asked.or(self.plan.as_ref().map(|plan| &plan.question))
     }
 
-    /// Who decided that it runs, or that it does not. Nobody, if it was allowed and then stopped with everything else: that
-    /// somebody allowed it does not explain its end.
+    /// Who decided that the call runs or does not run. None if the call was allowed and then cancelled, because the approval does not
+    /// explain its end.
     pub fn decided_by(&self) -> Option<&Source> {
         let stopped =
             matches!(self.ending.as_deref(), Some(Ending::Cancelled { .. })) && self.choice != Some(Choice::Cancel);
@@ -80,28 +80,28 @@ impl CallState {
     }
 }
 
-/// The output of a running call, for views that show all of it each time. Which piece makes them show it is part of the fold,
-/// so that a reader of the past sees what a reader of the present saw.
+/// The output of a running call, for views that repeat the whole output in each update. The state decides after which pieces an update is
+/// shown, so that a reader of the journal sees the same updates as a reader of the live events.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Live {
-    /// The newest part of it, cut between characters.
+    /// The newest part of the output, cut between characters.
     pub tail: String,
-    /// The piece that was last worth showing.
+    /// The last piece after which an update is shown.
     pub shown: Seq,
-    /// When the next one is.
+    /// The time from which on the next update is shown.
     due: u64,
 }
 
 impl Live {
-    /// The first piece is shown at once.
+    /// The output after its first piece, which is shown at once.
     pub fn begin(text: &str, record: &Record) -> Live {
         let mut live = Live { tail: String::new(), shown: record.seq, due: 0 };
         live.push(text, record);
         live
     }
 
-    /// Pieces that come faster than they may be shown are shown with a later one; on average, so that a tool that reports
-    /// once in a while is not shown half of the time because it came a moment early.
+    /// Adds a piece. If pieces arrive faster than updates may be shown, some are shown together with a later one. The rate of updates is
+    /// limited on average, so that a tool that reports regularly is not shown at half its rate because a piece came slightly early.
     pub fn push(&mut self, text: &str, record: &Record) {
         let text = newest(text);
         self.tail.push_str(text);
@@ -114,7 +114,7 @@ impl Live {
     }
 }
 
-/// The newest part of the text, as much as is kept.
+/// The newest part of a text that is kept.
 fn newest(text: &str) -> &str {
     &text[text.ceil_char_boundary(text.len().saturating_sub(LIVE_TAIL_BYTES))..]
 }
@@ -125,7 +125,7 @@ pub enum Stage {
     Named,
     Planned,
     Asked,
-    /// Answered; the event that follows from the answer comes next.
+    /// Answered; the event that results from the answer comes next.
     Answered,
     Ready,
     /// `job` is the sequence number of its `CallStarted`.
@@ -136,7 +136,7 @@ pub enum Stage {
     Inquired {
         job: Seq,
     },
-    /// The file changed under the question: planned again under this job.
+    /// The file has changed since the plan: the call is planned again by this job.
     Replanning {
         job: Seq,
     },
@@ -189,7 +189,7 @@ impl CallState {
         }
     }
 
-    /// Its server asks something.
+    /// The call's server asks a question.
     pub fn inquire(&mut self, inquired: &Arc<Inquired>, record: &Record) {
         if let Stage::Running { job } = self.stage {
             self.stage = Stage::Inquired { job };
@@ -198,6 +198,7 @@ impl CallState {
         (self.asked_at, self.planned_at) = (record.at, record.seq);
     }
 
+    /// The question of the call's server is closed.
     pub fn go_on(&mut self) {
         if let Stage::Inquired { job } = self.stage {
             self.stage = Stage::Running { job };
@@ -205,7 +206,7 @@ impl CallState {
         self.inquiry = None;
     }
 
-    /// What was approved is not what would run now: the answer no longer counts.
+    /// The approved plan is not what would run, so the answer does not count any more.
     pub fn plan_again(&mut self, record: &Record) {
         self.live = None;
         self.stage = Stage::Replanning { job: record.seq };

@@ -1,9 +1,9 @@
-//! What a task does next. `decide` reads the state and one input and answers with events and effects; it changes nothing,
-//! uses no clock and no random numbers, so every interleaving of inputs can be tried (`tests/search.rs` does).
+//! Decides what a task does next. `decide` takes the state and one input and returns events and effects. It changes nothing and uses no
+//! clock and no random numbers, so tests can try every order of inputs (`tests/search.rs`).
 //!
-//! An input yields only what it directly causes. What follows from the new state (a queued prompt begins, approved calls
-//! start, results go back to the model) is decided by [`Input::Advance`], which the core gives after every input until it
-//! yields nothing, so follow-up work is decided in one place.
+//! The decision about an input has only its direct consequences. What follows from the new state (a queued prompt begins, approved calls
+//! start, results are sent to the model) is decided by [`Input::Advance`], which the core gives after every input until the decision is
+//! empty.
 //!
 //! `clients` has the inputs of clients, `notes` the reports of workers, `command` the tasks that are slash commands, `context` the
 //! limits of a conversation, `hooks` the webhooks, `inquiries` the questions of servers, `restart` interrupted turns, `time` the time limits.
@@ -39,27 +39,29 @@ use std::sync::Arc;
 pub use time::deadline;
 use tool_facts::ToolFacts;
 
-/// How the reason begins for which the model is not asked any more in a task.
+/// The beginning of the message if a task may send no more model requests.
 pub const REQUESTS_USED_UP: &str = "The task has asked the model";
 const NO_AUTO_EXECUTE: &str = "The client asked for tools to run without approval (autoExecute). This server was not started with \
                                --allow-auto-execute, so they need approval as usual.";
 
+/// An input of the task machine.
 #[derive(Clone, Debug)]
 pub enum Input {
+    /// A message with a prompt, answers or both.
     Say {
         said: Said,
         by: Source,
     },
     Cancel,
-    /// Somebody stops the turn that is under way.
+    /// Somebody stops the current turn.
     Abort {
         by: Source,
     },
-    /// The client that wanted this turn has gone away.
+    /// The client that started this turn has disconnected.
     Disconnected {
         turn: u32,
     },
-    /// Somebody takes a queued prompt back.
+    /// Somebody withdraws a queued prompt.
     Drop {
         turn: u32,
         by: Source,
@@ -70,7 +72,7 @@ pub enum Input {
         model: Option<String>,
         by: Source,
     },
-    /// A client chose the directories beside the workspace that tools may use. It may use them.
+    /// A client chose the additional directories that tools may use. That the client may use them was checked.
     Include {
         directories: Vec<String>,
         by: Source,
@@ -80,16 +82,16 @@ pub enum Input {
         command: String,
         by: Source,
     },
-    /// Somebody takes back what "always" had allowed.
+    /// Somebody revokes rules that "always" created.
     Revoke {
         rules: Vec<Rule>,
         by: Source,
     },
-    /// Files were put back, or the conversation is to be.
+    /// Files were restored, or the conversation is to be restored.
     Restore(Restored),
-    /// The task cannot run at all, e.g. because its workspace is gone.
+    /// The task cannot run, e.g. because its workspace does not exist any more.
     Fail(String),
-    /// A worker reports, at this time in Unix milliseconds.
+    /// A worker's report, at this time in Unix milliseconds.
     Note {
         job: Seq,
         body: NoteBody,
@@ -99,12 +101,13 @@ pub enum Input {
     Due {
         job: Seq,
     },
-    /// A webhook was set, deleted or sent something.
+    /// A webhook was set or deleted, or a delivery has ended.
     Hook(HookInput),
-    /// What was running has ended without a report: the server was restarted, is ending, or takes the task over from another one.
+    /// All running jobs have ended without a report, because the server was restarted, is shutting down, or has taken over the task.
     Restored,
-    /// The time in Unix milliseconds: what has lasted too long ends.
+    /// The present time in Unix milliseconds, to check the time limits.
     Time(u64),
+    /// Decide what follows from the state.
     Advance,
 }
 
@@ -127,11 +130,11 @@ impl Decision {
     }
 }
 
-/// Something to be done outside of the core once the events beside it are on disk. A job's number is the sequence number of the event
-/// that caused it.
+/// Something to be done outside of the state machine, once the events of the same decision are on disk. The number of a job is the sequence
+/// number of the event that caused it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
-    /// Start the job that the state waits for by this number: see [`job`].
+    /// Start the job with this number, for which the state waits: see [`job`].
     Start {
         job: Seq,
         gate: Gate,
@@ -139,50 +142,53 @@ pub enum Effect {
     Stop {
         job: Seq,
     },
+    /// Start a timer for the job.
     Arm {
         job: Seq,
         delay_ms: u64,
     },
-    /// Tell a running job what somebody answered to its question.
+    /// Send a running job the answer to its question.
     Reply {
         job: Seq,
         nr: u32,
         reply: Reply,
     },
-    /// Keep a rule beyond this task.
+    /// Save a rule for other tasks.
     Save {
         rule: Box<Rule>,
     },
 }
 
-/// How safe the log must be before a job starts.
+/// How durable the log must be before a job starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gate {
-    /// It survives the death of the process.
+    /// It survives the end of the process.
     Written,
-    /// It survives the death of the machine: for what cannot be taken back.
+    /// It survives a power failure. For jobs whose effects cannot be undone.
     Synced,
 }
 
-/// Why an input from a client changes nothing.
+/// Why an input from a client is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
+    /// The task has ended.
     Over,
+    /// The call does not wait for an answer.
     NotPending(CallId),
-    /// The call was planned again after the client had shown it.
+    /// The call was planned again after the plan that the client has shown.
     PlannedAgain(CallId),
     UnknownOption {
         call: CallId,
         offered: Vec<&'static str>,
     },
-    /// An answer to a question of a server does not fit; the question stays open.
+    /// An answer to a question of an MCP server is not valid; the question stays open.
     WrongAnswer(Wrong),
     QueueFull,
-    /// No prompt waits for this turn.
+    /// No prompt is queued for this turn.
     NotQueued(u32),
     /// The operator has not granted this mode.
     NotGranted(Mode),
-    /// A command of a user runs already.
+    /// A user's own command is already running.
     ShellBusy,
     /// A turn is under way.
     InTurn,
@@ -190,12 +196,12 @@ pub enum Refusal {
     HooksFull,
 }
 
-/// What `decide` may know beside the state.
+/// The inputs of `decide` that do not depend on the task's log.
 pub struct Rules<'a> {
     pub tools: &'a HashMap<String, ToolSpec>,
     pub limits: &'a Limits,
     pub policy: &'a Policy,
-    /// What the operator grants where the task works.
+    /// What the operator grants in the workspace of the task.
     pub grant: Grant,
 }
 
@@ -238,7 +244,7 @@ pub fn decide(state: &State, input: Input, rules: &Rules<'_>) -> Result<Decision
     Ok(out.decision)
 }
 
-/// A job that the state waits for, made after the events were applied that caused it.
+/// The job with this number, if the state waits for it. Called after the events that caused the job were applied.
 pub fn job(state: &State, at: Seq, limits: &Limits) -> Option<Job> {
     let blob_room = limits.task_blob_bytes.saturating_sub(state.blobs.values().sum());
     let workspace = state.workspace.clone();
@@ -287,7 +293,7 @@ fn think(state: &State, limits: &Limits, blob_room: u64) -> Think {
         model: state.requested_model.clone(),
         mode: state.mode,
         tools: state.created.tools.clone(),
-        // The policy is the core's.
+        // The core sets it, because it has the policy.
         forbidden: Vec::new(),
         declared: state.tools.clone(),
         skills: state.skills.clone(),
@@ -318,7 +324,7 @@ struct Deciding<'a> {
 }
 
 impl Deciding<'_> {
-    /// Adds an event and says which sequence number it will have.
+    /// Adds an event and returns its sequence number.
     fn push(&mut self, event: Event) -> Seq {
         self.decision.events.push(event);
         Seq(self.state.seq.0 + self.decision.events.len() as u64)
@@ -328,7 +334,7 @@ impl Deciding<'_> {
         self.decision.effects.push(effect);
     }
 
-    /// Starts a job that may be lost in a power failure: it waits for the write, not for fsync.
+    /// Starts a job that waits only until its events are written, not for fsync, because a power failure may lose it.
     fn start(&mut self, job: Seq) {
         self.effect(Effect::Start { job, gate: Gate::Written });
     }
@@ -348,9 +354,9 @@ impl Deciding<'_> {
         let Some(queued) = self.state.queue.front() else {
             return;
         };
-        let behind = self.state.queue.len() - 1;
+        let queued_after = self.state.queue.len() - 1;
         if let Some(why) = self.requests_used_up() {
-            self.end(queued.turn, End::Failed(why), behind);
+            self.end(queued.turn, End::Failed(why), queued_after);
         } else if queued.message.has_prompt() {
             let job = self.push(Event::TurnBegan { turn: queued.turn });
             if self.state.created.auto_execute && !self.rules.grant.auto_execute && queued.turn == 1 {
@@ -366,7 +372,7 @@ impl Deciding<'_> {
                 self.ask_model(job);
             }
         } else {
-            self.end(queued.turn, End::Nothing, behind);
+            self.end(queued.turn, End::Nothing, queued_after);
         }
     }
 
@@ -410,8 +416,8 @@ impl Deciding<'_> {
         }
     }
 
-    /// Gives the model the steering prompts together with the results, up to one that names files: they are read before the model
-    /// is asked.
+    /// Sends the steering prompts to the model together with the results, up to the first one that refers to files: the files are read
+    /// before the model is asked.
     fn steer(&mut self, job: Seq) {
         for queued in self.state.queue.iter().filter(|queued| queued.steer) {
             self.push(Event::Steered { turn: queued.turn });
@@ -427,7 +433,7 @@ impl Deciding<'_> {
         self.start(job);
     }
 
-    /// What is known about the tool of a call: a built-in one, or one of those that the log says the model was told of.
+    /// The properties of a call's tool: a built-in tool, or another tool that the log says was declared to the model.
     fn tool<'c>(&'c self, call: &'c CallState) -> ToolFacts<'c> {
         let name = &call.request.name;
         let other = || self.state.other_tools().iter().find(|entry| entry.name == *name);
@@ -437,13 +443,13 @@ impl Deciding<'_> {
         }
     }
 
-    /// The model has answered without a call: the turn is over, in the way the answer says.
+    /// The model has answered without a call: the turn ends, as the answer says.
     fn finish(&mut self) {
         let verdict = match self.state.history.last().map(Arc::as_ref) {
             Some(Item::Answered(answer)) => answer.verdict.clone(),
             _ => None,
         };
-        // The answer is complete: a hook that ends the turn now only outdoes those that want it to go on.
+        // A hook that ends the turn has priority over hooks that continue it.
         let reprompt = self.reprompt_of_hook().filter(|_| verdict.is_none() && self.stopped_by_hook().is_none());
         if let Some(text) = reprompt {
             let job = self.push(Event::Reprompted { text });
@@ -466,7 +472,7 @@ impl Deciding<'_> {
         Some(format!("A hook ended the turn: {reason}"))
     }
 
-    /// What a command hook wants done before the turn ends. A hook that is never content is not heard for ever.
+    /// The prompt with which command hooks continue the turn, unless they have done so too often.
     fn reprompt_of_hook(&self) -> Option<String> {
         let hooks = &self.state.turn.hooks;
         hooks.reprompt.clone().filter(|_| hooks.reprompts < HOOK_REPROMPTS && self.requests_used_up().is_none())
@@ -476,11 +482,11 @@ impl Deciding<'_> {
         self.end(self.state.turn.number, end, self.state.queue.len());
     }
 
-    /// Ends a turn while so many prompts are queued. A one-shot task is over with its last turn.
+    /// Ends a turn. A one-shot task is closed if no prompt is queued.
     fn end(&mut self, turn: u32, end: End, queued: usize) {
         let last = self.state.created.lifecycle == Lifecycle::OneShot && queued == 0;
         let event = match end {
-            // An empty message, the first one or after a question: the task stays input-required.
+            // The prompt was empty and was the first one or came after a question: the task stays input-required.
             End::Nothing if self.state.turn.number == 0 || self.state.questioned => {
                 Event::TurnEnded { turn, end, by: None }
             }

@@ -1,4 +1,4 @@
-//! Which model is asked when the wanted one is unavailable: unknown to the API, without quota, or not reachable.
+//! Chooses the model that replaces an unavailable one: unknown to the API, without quota, or not reachable.
 
 /// Each chain begins with the best model; a model in none of them has no replacement.
 const CHAINS: [&[&str]; 3] = [
@@ -11,8 +11,7 @@ const CHAINS: [&[&str]; 3] = [
 pub fn next(model: &str, tried: &[String]) -> Option<&'static str> {
     let chain = CHAINS.iter().find(|chain| chain.contains(&model))?;
     let at = chain.iter().position(|known| *known == model)?;
-    let left = chain[at + 1..].iter().copied();
-    left.into_iter().find(|other| !tried.iter().any(|name| name == other))
+    chain[at + 1..].iter().copied().find(|other| !tried.iter().any(|name| name == other))
 }
 
 #[cfg(test)]

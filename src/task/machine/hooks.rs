@@ -1,4 +1,4 @@
-//! What the reports of command hooks change in the state of a task.
+//! Applies the reports of command hooks to the state of a task.
 
 use crate::task::definitions::command_hook::{HookDecision, HookPoint, HookReport};
 use crate::task::log::record::Record;
@@ -33,14 +33,14 @@ impl State {
         }
     }
 
-    /// Hides the conversation from the model if a hook wants that.
+    /// Hides the conversation from the model if a hook requested that.
     pub(super) fn clear_context(&mut self, record: &Record) {
         if std::mem::take(&mut self.turn.hooks.clears_context) {
             self.hide_from(0, record.seq);
         }
     }
 
-    /// The agent goes on with what a hook wants.
+    /// Continues the turn with the prompt of a hook.
     pub(super) fn reprompt(&mut self, text: &str, record: &Record) {
         self.clear_context(record);
         self.turn.hooks.reprompt = None;

@@ -1,4 +1,4 @@
-//! The conversation of a task, as the model needs it.
+//! The entries of a task's conversation.
 
 use crate::task::log::answer::{Answer, Request};
 use crate::task::log::blob::Blobs;
@@ -9,11 +9,12 @@ use crate::task::spec::Ending;
 use std::io;
 use std::sync::Arc;
 
-/// One entry of the conversation as the model needs it, oldest first.
+/// An entry of the conversation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Item {
+    /// A prompt.
     Said(Arc<Message>),
-    /// A prompt that came in the middle of a turn and is sent with the results before it.
+    /// A prompt that came during a turn and is sent together with the results before it.
     Steered(Arc<Message>),
     /// A prompt that clients see but the model does not: its turn failed before the model had answered it.
     Dropped(Arc<Message>),
@@ -22,15 +23,15 @@ pub enum Item {
     Summary(Arc<str>),
     /// A text for the model that the program added.
     Nudge(LongText),
-    /// Media that the prompt before it names.
+    /// Media to which the prompt before it refers.
     Media(Vec<Media>),
     /// The results of the calls of the answer before it, in the order of its calls.
     Results(Vec<CallResult>),
 }
 
 impl Item {
-    /// Reads the stored content that the model is sent and that is not in memory. `room` is how many bytes of media the request may
-    /// still have; what exceeds it is left out.
+    /// Loads the stored content that is sent to the model. `room` is the number of bytes of media that the request may still have; media
+    /// beyond that are not loaded.
     pub fn load_content(item: &mut Arc<Item>, blobs: &dyn Blobs, room: &mut u64) -> io::Result<()> {
         if !item.has_stored_content() {
             return Ok(());
@@ -79,7 +80,7 @@ mod tests {
     use crate::task::spec::Display;
 
     #[test]
-    fn the_newest_media_is_read_and_what_exceeds_the_room_is_left_out() {
+    fn the_newest_media_are_loaded_up_to_the_limit() {
         let blobs = MemoryBlobs::default();
         let bytes = INLINE_BYTES as u64;
         let media = |byte: u8| {

@@ -1,5 +1,5 @@
-//! The work of worker threads and their reports. A [`Job`] is a value made by `decide`; a [`Note`] is a report of its worker. A note
-//! names its job; if the state no longer waits for that job, the note is dropped, but for files that the job has written.
+//! The jobs of worker threads and their reports. `decide` makes a [`Job`], and its worker sends [`Note`]s with the id of the job. If the
+//! state does not wait for the job any more, its notes are dropped, except for the files that the job has written.
 
 use crate::base::id::{CallId, Seq, TaskId};
 use crate::task::definitions::agent::AgentThread;
@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// A job is known by the event that caused it: unique within the task, and never reused over a restart.
+/// The id of a job: its task and the event that caused it. It is unique, also after a restart.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct JobId {
     pub task: TaskId,
@@ -31,13 +31,13 @@ pub struct JobId {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
     pub id: JobId,
-    /// The task that its task continues.
+    /// The task whose conversation its task continues.
     pub parent: Option<TaskId>,
     /// How its task was created.
     pub created: Arc<Created>,
     /// The skills that the task has activated.
     pub skills: Arc<Vec<ActiveSkill>>,
-    /// Directories beside the workspace that its client has chosen.
+    /// The additional directories that its client has chosen.
     pub directories: Arc<Vec<String>>,
     /// Its conversations with other agents.
     pub threads: Arc<Vec<AgentThread>>,
@@ -46,10 +46,11 @@ pub struct Job {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Work {
+    /// Send a request to the model.
     Think(Think),
     /// Ask the model for a summary of the older part of the conversation.
     Compact(Think),
-    /// Read what a prompt names with `@`.
+    /// Read the files that a prompt refers to with `@`.
     Attach {
         workspace: Arc<str>,
         prompt: Arc<Message>,
@@ -58,29 +59,31 @@ pub enum Work {
     },
     /// Run the command that the task is for.
     Command(Command),
+    /// Prepare calls: check their arguments and plan what they would do.
     Prepare {
         workspace: Arc<str>,
         calls: Vec<Request>,
         /// How many bytes of content may still be stored for the task.
         blob_room: u64,
     },
+    /// Run a call, or a user's own command.
     Run(Run),
 }
 
-/// One request to the model: everything it is made from, shared, not copied.
+/// The inputs of one request to the model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Think {
     pub workspace: Arc<str>,
-    /// Directories beside the workspace that the task's client has chosen.
+    /// The additional directories that the task's client has chosen.
     pub directories: Arc<Vec<String>>,
     pub model: Arc<str>,
     /// What the task may do without approval.
     pub mode: Mode,
-    /// The only tools that the model is to be told of.
+    /// If given, only these tools are declared to the model.
     pub tools: Option<Vec<String>>,
-    /// Of the built-in tools, those that the policy denies in this mode: the model is not told of them.
+    /// The built-in tools that the policy denies in this mode. They are not declared.
     pub forbidden: Vec<String>,
-    /// The tools that the log has as those of the last request.
+    /// The tools of the last request, according to the log.
     pub declared: Option<Arc<ToolSet>>,
     /// What the log says about the task's MCP servers.
     pub servers: Arc<Vec<ServerSeen>>,
@@ -88,30 +91,30 @@ pub struct Think {
     pub skills: Arc<Vec<ActiveSkill>>,
     /// The conversation so far, oldest first.
     pub history: Vec<Arc<Item>>,
-    /// How many of its first entries are not the task's own: a summary, or what it inherited.
+    /// The number of first entries that are not the task's own: a summary, or the conversation that the task continues.
     pub given: usize,
-    /// The request fails as [`ModelErrorKind::TooLong`] if it has more tokens than this, or than the model reads, and an older part that
-    /// can be summarised. None: it must be sent without that.
+    /// The request fails as [`ModelErrorKind::TooLong`] if it has more tokens than this or than the model's context window, and an older
+    /// part that can be summarised. None: the conversation must not be summarised first.
     pub compact_at: Option<u64>,
-    /// A user asked for a summary: if no newer part can be left as it is, all of the conversation is summarised.
+    /// A user requested a summary: if the conversation cannot be divided, all of it is summarised.
     pub compress: bool,
-    /// The message this turn answers.
+    /// The prompt of the turn.
     pub prompt: Arc<Message>,
     pub turn: u32,
-    /// How many answers the model has given in this turn already.
+    /// The number of earlier answers of the model in this turn.
     pub round: u32,
-    /// 1 for the first try.
+    /// The number of the attempt, from 1 on.
     pub attempt: u32,
-    /// The command hooks before the turn are still to run.
+    /// The command hooks before the turn have not run yet.
     pub hooks_pending: bool,
-    /// How often hooks have kept the turn from ending.
+    /// How often hooks have continued the turn.
     pub reprompts: u32,
     /// How many bytes of content may still be stored for the task.
     pub blob_room: u64,
 }
 
 impl Think {
-    /// Whether the model may be told of a tool.
+    /// Whether a tool may be declared to the model.
     pub fn may_declare(&self, spec: &ToolSpec) -> bool {
         spec.is_among(self.tools.as_deref()) && !self.forbidden.contains(&spec.name)
     }
@@ -124,10 +127,10 @@ pub struct Run {
     pub name: String,
     pub args: Value,
     pub base: Option<Base>,
-    /// The file as the earlier edits of it in the same answer left it, if there are any.
+    /// The file after the earlier edits of it in the same answer, if there are any.
     pub after_earlier_edits: Option<Base>,
     pub edited: Option<Arc<str>>,
-    /// What the user answered, when the call was a question to them.
+    /// The user's answers, if the call is a question to the user.
     pub answers: Option<Arc<Answers>>,
     pub confinement: Confinement,
     /// How many bytes of content may still be stored for the task.
@@ -135,12 +138,12 @@ pub struct Run {
 }
 
 impl Run {
-    /// Whether it is a user's own command and no call.
+    /// Whether it is a user's own command and not a call.
     pub fn is_users_own(&self) -> bool {
         self.call.as_str().starts_with("shell-")
     }
 
-    /// A user's own command, run as the shell tool runs one that was approved.
+    /// A user's own command, which runs like an approved call of the shell tool.
     pub fn shell(workspace: Arc<str>, shell: &ShellRun, blob_room: u64) -> Run {
         Run {
             workspace,
@@ -165,11 +168,11 @@ pub struct Note {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum NoteBody {
-    /// The model is told of other tools than in the last request of the task.
+    /// The declared tools differ from those of the last request of the task.
     Tools(ToolSet),
-    /// An MCP server has another status than the log says.
+    /// The status of an MCP server differs from that in the log.
     ServerSeen(ServerSeen),
-    /// The API's id of the response; comes before the rest of it, if at all.
+    /// The API's id of the response. It comes before the other notes about the response, if at all.
     Traced(String),
     Thought {
         subject: String,
@@ -182,20 +185,20 @@ pub enum NoteBody {
         append: bool,
         last: bool,
     },
-    /// What the prompt names, for the model.
+    /// The files that the prompt refers to.
     Attached(Attachments),
-    /// What came of a command, or what it says went wrong.
+    /// The result of a slash command, or its error message.
     Commanded(Result<Commanded, String>),
-    /// The summary of the older part of the conversation, and how many of its items it stands for.
+    /// The result of a summary of the conversation.
     Compacted(Result<Compaction, ModelError>),
-    /// The model's stream ended. Its calls carry no ids of ours yet (`call` is empty): `decide` gives them.
+    /// The model's stream ended. The ids of its calls (`call`) are empty; `decide` sets them.
     Answered(Result<Answer, ModelError>),
     /// One result per call of the batch, in its order.
     Prepared(Vec<Result<Plan, CallError>>),
     Output(String),
-    /// The server that carries the call out asks people something.
+    /// The MCP server of the call asks a question.
     Inquired(Inquired),
-    /// It does not need the answer to its question any more.
+    /// The MCP server does not need the answer to its question any more.
     Withdrawn {
         nr: u32,
     },
@@ -203,7 +206,7 @@ pub enum NoteBody {
     HookRan(HookReport),
     /// The call activates a skill.
     SkillActivated(ActiveSkill),
-    /// The call has spoken with another agent.
+    /// The call sent a message to another agent.
     AgentCalled(AgentThread),
     Ended(RunEnd),
     /// The call ended and has written files.
@@ -215,7 +218,7 @@ pub enum NoteBody {
     Died(String),
 }
 
-/// Reports of a request to the model.
+/// Notes of a request to the model.
 macro_rules! model_notes {
     () => {
         NoteBody::Tools(_)
@@ -230,7 +233,7 @@ macro_rules! model_notes {
 }
 pub(crate) use model_notes;
 
-/// Results of jobs before a request and before calls.
+/// Results of the jobs that prepare a request or calls.
 macro_rules! step_notes {
     () => {
         NoteBody::Attached(_) | NoteBody::Commanded(_) | NoteBody::Compacted(_) | NoteBody::Prepared(_)
@@ -238,7 +241,7 @@ macro_rules! step_notes {
 }
 pub(crate) use step_notes;
 
-/// Reports of a running call.
+/// Notes of a running call.
 macro_rules! call_notes {
     () => {
         NoteBody::Output(_)
@@ -253,7 +256,7 @@ macro_rules! call_notes {
 }
 pub(crate) use call_notes;
 
-/// The files that a prompt names; empty if it names nothing that is there.
+/// The files that a prompt refers to; empty if none of them exists.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Attachments {
     pub text: LongText,
@@ -261,7 +264,7 @@ pub struct Attachments {
 }
 
 impl NoteBody {
-    /// Whether the job is over with this note.
+    /// Whether this is the last note of its job.
     pub fn is_last(&self) -> bool {
         match self {
             NoteBody::Tools(_)
@@ -289,11 +292,11 @@ impl NoteBody {
     }
 }
 
-/// What takes the place of the older part of a conversation.
+/// A summary that replaces the older part of a conversation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Compaction {
     pub summary: String,
-    /// How many of the task's own entries in the request it stands for, from the first on.
+    /// How many of the task's own entries in the request it replaces, from the first on.
     pub items: usize,
 }
 
@@ -332,16 +335,16 @@ pub enum RunEnd {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pick {
     pub call: CallId,
-    /// The option's word, as sent: whether it is on offer is for `decide` to say.
+    /// The option's word as it was sent. `decide` checks whether it was offered.
     pub option: String,
     pub edited: Option<Arc<str>>,
-    /// For questions of the agent or of a server: what the user says to them.
+    /// For questions of the agent or of an MCP server: the user's answers.
     pub answers: Option<Arc<Answers>>,
     /// The `seq` of the plan that the user was shown, if the client says which.
     pub seen: Option<Seq>,
 }
 
-/// A prompt together with the answers that came in the same message.
+/// A message of a client: a prompt, answers to questions, or both.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Said {
     pub message: Arc<Message>,
@@ -350,7 +353,7 @@ pub struct Said {
 }
 
 impl Said {
-    /// A prompt that waits for its turn.
+    /// A message whose prompt is queued normally.
     pub fn new(message: Arc<Message>, answers: Vec<Pick>) -> Said {
         Said { message, answers, delivery: Delivery::default() }
     }

@@ -1,37 +1,35 @@
-//! Whether the model repeats itself: the same calls again and again, or the same text. Both are found from what is in the state
-//! anyway, so only a number per call is kept for it.
+//! Detects that the model repeats the same calls, or the same text. The only data that the state has for this purpose is a checksum per
+//! answer with calls.
 
-/// A cycle of calls counts when it was repeated this often.
+/// Occurrences of a cycle of calls from which on it counts as a repetition.
 const ROUNDS: usize = 5;
-/// The longest cycle that is found.
+/// The longest cycle that is detected.
 const LONGEST: usize = 5;
 
-/// Words: a piece of this many bytes …
+/// A text counts as repeated if its last `PIECE` bytes occur `TIMES` times in its last `WINDOW` bytes, with an average distance of at most
+/// `APART` bytes and at most `PERIODS` different distances. A refrain has greater distances than a loop.
 const PIECE: usize = 50;
-/// … that stands this often in the newest text …
 const TIMES: usize = 10;
-/// … of this many bytes …
 pub const WINDOW: usize = 5_000;
-/// … at this distance on average, with few different distances: a refrain is spaced out, a loop is not.
 const APART: usize = 250;
 const PERIODS: usize = 5;
 
-/// Whether the newest of these answers (each a mark of the calls it makes) repeat a cycle.
-pub fn calls_repeat(marks: &[u32]) -> bool {
+/// Whether the newest answers repeat a cycle of calls, given a checksum of the calls of each answer.
+pub fn calls_repeat(checksums: &[u32]) -> bool {
     (1..=LONGEST).any(|cycle| {
-        let Some(start) = marks.len().checked_sub(cycle * ROUNDS) else {
+        let Some(start) = checksums.len().checked_sub(cycle * ROUNDS) else {
             return false;
         };
-        let newest = &marks[start..];
+        let newest = &checksums[start..];
         newest.iter().zip(&newest[cycle..]).all(|(before, after)| before == after)
     })
 }
 
-/// What opens and closes code.
+/// The marker that opens and closes a code block.
 pub const FENCE: &str = "```";
 
-/// Whether the end of what is being said repeats itself; `tail` is its last [`WINDOW`] bytes or so, and not in the middle of code.
-/// Tables and lists repeat by nature: only plain prose since the last of them counts.
+/// Whether the end of the model's text repeats itself. `tail` has about its last [`WINDOW`] bytes and does not end in a code block. Tables
+/// and lists often have similar lines, so only the prose after the last of them counts.
 pub fn text_repeats(tail: &str) -> bool {
     let prose = prose(tail);
     let Some(start) = prose.len().checked_sub(PIECE) else {
@@ -50,7 +48,7 @@ pub fn text_repeats(tail: &str) -> bool {
     average <= APART && gaps.len() <= PERIODS
 }
 
-/// The plain text at the end, from the last line that is not prose on.
+/// The prose at the end, after the last line that is not prose.
 fn prose(tail: &str) -> &str {
     let mut begin = 0;
     let mut at = 0;
@@ -79,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cycles_of_every_length_up_to_five_are_seen_when_they_have_come_five_times() {
+    fn cycles_of_up_to_five_calls_count_when_they_have_occurred_five_times() {
         for cycle in 1..=LONGEST as u32 {
             let marks: Vec<u32> = (0..cycle).cycle().take(cycle as usize * ROUNDS).collect();
             assert!(calls_repeat(&marks), "cycle of {cycle}");
@@ -95,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_sentence_over_and_over_is_a_loop_and_ordinary_text_is_not() {
+    fn a_repeated_sentence_is_a_loop_and_ordinary_text_is_not() {
         let sentence = "I will now look at the file to understand what is going on. ";
         assert!(text_repeats(&sentence.repeat(12)));
         assert!(!text_repeats(&sentence.repeat(8)));
@@ -112,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_lists_and_what_stands_before_them_may_repeat() {
+    fn tables_lists_and_text_before_them_may_repeat() {
         let line = "let value = compute_the_value_of_something(argument);\n";
         assert!(!text_repeats(&"| a cell with some words | another cell with words |\n".repeat(40)));
         assert!(!text_repeats(&"- the same point made once more in other circumstances\n".repeat(40)));

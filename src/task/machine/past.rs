@@ -1,4 +1,4 @@
-//! What becomes part of the conversation when a batch of calls, a turn or a task ends.
+//! Changes of the history at the end of a batch of calls, of a turn or of the task.
 
 use crate::task::log::long_text::LongText;
 use crate::task::machine::state::{CallResult, Item, State};
@@ -6,7 +6,8 @@ use crate::task::spec::{Ending, ErrorKind};
 use std::sync::Arc;
 
 impl State {
-    /// What made the model fail would make every later request fail too: a prompt with its attachments, or media in results.
+    /// Removes from the conversation the prompt with its attachments, or the media in results, on which the model has failed, because later
+    /// requests would fail on them too.
     pub(super) fn drop_unanswered(&mut self) {
         let is_added = |item: &Arc<Item>| matches!(item.as_ref(), Item::Nudge(_) | Item::Media(_));
         let added = self.history.iter().rev().take_while(|item| is_added(item)).count();
@@ -33,10 +34,10 @@ impl State {
         }
     }
 
-    /// Moves the current batch into the history. Every call of an answer must be answered there, so those that never ended
-    /// are answered too.
+    /// Moves the calls of the current batch into the history as results. Every call of an answer must have a result there, so calls that
+    /// have not ended get an error.
     pub(super) fn keep_results(&mut self) {
-        // The model made no such calls; it is told their results in the prompt.
+        // The calls of a custom command are not part of the history; the prompt has their output.
         if self.turn.expansion.take().is_some() {
             self.calls.clear();
             self.paused = false;
@@ -59,7 +60,7 @@ impl State {
         self.history.push(Arc::new(Item::Results(results.collect())));
     }
 
-    /// Prompts that were queued when the task closed stay in the history.
+    /// Moves the queued prompts of a closed task into the history.
     pub(super) fn keep_queue(&mut self) {
         for queued in self.queue.drain(..) {
             self.history.push(Arc::new(Item::Dropped(queued.message)));

@@ -1,5 +1,5 @@
-//! Restores in the state of a task. The history keeps every entry, because clients are shown all of them; the model is not shown those
-//! that a restore has hidden. A restore that takes an earlier one back shows them again.
+//! Applies restores to the state of a task. The history keeps every entry, because clients see all of them. A restore hides entries from the
+//! model. A restore that undoes an earlier one shows them again.
 
 use crate::base::id::Seq;
 use crate::task::log::restored::{Conversation, Restored};
@@ -10,10 +10,10 @@ use std::sync::Arc;
 /// Entries of the history that a restore or a hook hides from the model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hidden {
-    /// The event that hides them.
+    /// The event that hides the entries.
     by: Seq,
     items: Range<usize>,
-    /// The summary before it.
+    /// The summary before that event.
     summary: Option<Summary>,
 }
 
@@ -38,7 +38,7 @@ impl State {
         }
     }
 
-    /// The model is shown it with the next prompt.
+    /// Adds a text that the model gets with the next prompt.
     fn add_note(&mut self, text: String) {
         self.shell_results.push(Arc::new(Item::Nudge(text.as_str().into())));
     }
@@ -53,12 +53,12 @@ impl State {
         self.hide_from(restored.items, seq);
     }
 
-    /// Hides the entries of the history from this one on from the model. `by` is the event that does it.
+    /// Hides the entries of the history from `first` on from the model. `by` is the event that causes it.
     pub(super) fn hide_from(&mut self, first: usize, by: Seq) {
-        // It is not known how long the conversation is now.
+        // The length of the remaining conversation is not known.
         self.context_tokens = 0;
         let summary = self.summary.clone();
-        // A summary of what is hidden is not shown. Without one the model is shown the entries themselves.
+        // A summary that covers hidden entries is removed. Without a summary the model gets the entries themselves.
         self.summary = summary.clone().filter(|summary| summary.items <= first);
         self.hidden.push(Hidden { by, items: first..self.history.len(), summary });
     }
@@ -85,7 +85,7 @@ impl State {
     }
 }
 
-/// What the model is told of a restore after which it still sees its calls, or some of them.
+/// The note for the model about a restore after which it still sees its calls, or some of them.
 fn note(restored: &Restored) -> String {
     let lines = restored.files.iter().map(|file| match &file.to {
         Some(_) => format!("- {}", file.path),
@@ -147,14 +147,14 @@ mod tests {
     }
 
     #[test]
-    fn the_model_does_not_see_what_was_rewound_until_it_is_taken_back() {
+    fn hidden_entries_are_shown_again_when_the_restore_is_undone() {
         let mut log = [vec![created()], turn(1), turn(2)].concat();
         let all = ["prompt 1", "answer 1", "prompt 2", "answer 2"];
         assert_eq!(shown(&state(&log)), all);
         log.push(restored(7, 2, "rewound"));
         let rewound = state(&log);
         assert_eq!((shown(&rewound), rewound.history.len()), (all[..2].iter().map(|s| s.to_string()).collect(), 4));
-        assert_eq!(rewound.blobs.keys().collect::<Vec<_>>(), ["x"], "its content may be read");
+        assert_eq!(rewound.blobs.keys().collect::<Vec<_>>(), ["x"], "clients may read the content");
         log.push(restored(10, 0, "rewound"));
         assert_eq!(shown(&state(&log)), all);
         log.pop();

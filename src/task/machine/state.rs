@@ -1,8 +1,8 @@
-//! The state of a task: the fold of its events. Views encode an event together with the state right after it, so everything that a
-//! dialect needs to show a whole call (arguments, question, result) is here.
+//! The state of a task: the fold of its events. Views encode an event together with the state after it, so the state has everything that a
+//! dialect needs to show a whole call (arguments, question, result).
 //!
-//! `input-required` while calls wait is derived from the calls ([`State::waits_for_answers`]); the `status` that was last
-//! announced is kept beside it because 0.3 clients are shown exactly that one.
+//! Whether the task waits for answers is derived from the calls ([`State::waits_for_answers`]). The last announced `status` is stored too,
+//! because clients of version 0.3 are shown exactly that one.
 
 use crate::base::id::{CallId, MessageId, Seq};
 use crate::base::text::words::words;
@@ -28,7 +28,7 @@ use std::io;
 use std::sync::Arc;
 
 words! {
-    /// The states of the protocol, with the words of A2A 0.3. Which may follow which is [`TaskState::may_become`].
+    /// The states of the protocol, with the words of A2A 0.3. [`TaskState::may_become`] has the transitions.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     pub enum TaskState {
@@ -51,11 +51,11 @@ impl TaskState {
         }
     }
 
-    /// The one table of legal edges. Staying is not an edge: text and tool events repeat the state.
+    /// The table of legal transitions. Staying in a state is not a transition: text and tool events repeat the state.
     pub fn may_become(self, next: TaskState) -> bool {
         use TaskState::*;
         match self {
-            // Straight to input-required: the first message had nothing in it to work on.
+            // Directly to input-required: the first message contained nothing for the model.
             Submitted => matches!(next, Working | InputRequired | Failed | Canceled | Rejected),
             Working => matches!(next, InputRequired | AuthRequired | Completed | Failed | Canceled | Rejected),
             InputRequired => matches!(next, Working | Completed | Failed | Canceled),
@@ -76,7 +76,7 @@ impl From<Final> for TaskState {
     }
 }
 
-/// The status as last announced.
+/// The last announced status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
     pub state: TaskState,
@@ -95,7 +95,7 @@ pub enum Phase {
     Idle,
     /// A worker does this step.
     Working { job: Seq, step: Step },
-    /// The last model request failed; the next one comes with a timer.
+    /// The last model request failed; a timer starts the next one.
     Backoff { job: Seq, delay_ms: u64, reason: Arc<str> },
     /// Calls wait, run or have ended; see `State::calls`.
     Tools,
@@ -107,7 +107,7 @@ pub enum Phase {
 pub enum Step {
     /// A model request.
     Think,
-    /// What the prompt names is read; the model is asked afterwards.
+    /// The files that the prompt refers to are read; the model is asked afterwards.
     Attach,
     /// The command that the task is for is run.
     Command,
@@ -131,7 +131,7 @@ pub enum Awaited<'a> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
     pub text: Arc<str>,
-    /// Items of the history, from the first on, that it stands for; and for all that the task inherited.
+    /// The number of entries of the history that it replaces, from the first on. It also replaces the conversation that the task continues.
     pub items: usize,
 }
 
@@ -147,75 +147,75 @@ pub struct ShellRun {
 pub struct Queued {
     pub turn: u32,
     pub message: Arc<Message>,
-    /// It is given to the model with the next results, if the turn before it still has any.
+    /// It is sent to the model with the next results, if the current turn still gets any.
     pub steer: bool,
-    /// It asks for a summary of the conversation and not for an answer.
+    /// It requests a summary of the conversation instead of an answer.
     pub compress: bool,
     /// The credential that it was sent with.
     pub credential: Option<Arc<str>>,
 }
 
-/// The text that the agent is producing: not an answer yet.
+/// The text of the answer that the model is sending.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Utterance {
     /// Sequence number of its first `Text`.
     pub since: Option<Seq>,
     pub text: String,
-    /// Marks in it that open or close code; inside of code when odd.
+    /// The number of markers that open or close a code block. If it is odd, the text ends in a code block.
     pub fences: usize,
 }
 
-/// What command hooks want of a turn.
+/// The effects of command hooks on a turn.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TurnHooks {
-    /// Those before the turn have run.
+    /// The hooks before the turn have run.
     pub began: bool,
-    /// Why the turn is to end.
+    /// The reason with which a hook ends the turn.
     pub stop: Option<String>,
-    /// Why the turn is not to end yet.
+    /// The prompt with which hooks continue the turn.
     pub reprompt: Option<String>,
-    /// How often it did not end.
+    /// How often hooks have continued the turn.
     pub reprompts: u32,
     /// The conversation is hidden from the model after the turn.
     pub clears_context: bool,
 }
 
-/// What each turn begins anew.
+/// The part of the state that is reset at the beginning of each turn.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Turn {
     /// 0 before the first.
     pub number: u32,
     /// When it began, in Unix milliseconds.
     pub began_at: u64,
-    /// The message it answers, and the credential that it was sent with.
+    /// The prompt of the turn, and the credential that it was sent with.
     pub prompt: Option<Arc<Message>>,
     pub credential: Option<Arc<str>>,
-    /// Answers the model gave.
+    /// The number of answers of the model.
     pub round: u32,
-    /// Tries of the current model request: those that failed before anything came, and those that broke in the middle.
+    /// The failed attempts of the current model request.
     pub tries: Tries,
-    /// How many answers so far have text.
+    /// The number of answers that have text.
     pub answers_with_text: usize,
-    /// Of the last answer; shown at the end of the turn.
+    /// The token counts of the last answer, which are shown at the end of the turn.
     pub usage: Option<Usage>,
     pub trace: Option<String>,
-    /// Models given up on.
+    /// Models that were unavailable.
     pub tried: Vec<String>,
-    /// Marks of the answers that made calls, to see whether they repeat.
+    /// The checksums of the calls of each answer with calls, to detect repetitions.
     pub call_checksums: Vec<u32>,
-    /// How often the agent repeated itself.
+    /// How often the model has repeated itself.
     pub repetitions: u32,
-    /// Its prompt asks for a summary of the conversation, and nothing else is done in it.
+    /// The turn only makes a summary of the conversation.
     pub compress: bool,
     /// The round before which the conversation was last summarised.
     pub compacted: Option<u32>,
     /// The prompt of its slash command, while the calls that it contains have not all ended.
     pub expansion: Option<Arc<[PromptPart]>>,
-    /// What command hooks want of it.
+    /// The effects of command hooks.
     pub hooks: TurnHooks,
-    /// Why it failed.
+    /// Why the turn failed.
     pub error: Option<String>,
-    /// Somebody stopped it, or the server was restarted.
+    /// Somebody stopped the turn, or the server was restarted.
     pub interrupted: bool,
 }
 
@@ -224,11 +224,11 @@ pub struct State {
     pub created: Arc<Created>,
     /// The last event applied.
     pub seq: Seq,
-    /// When it happened.
+    /// The time of that event.
     pub at: u64,
     pub status: Status,
-    /// The state as the last event that announces nothing else said it. An answer makes the task work again before any such
-    /// event, and 0.3 clients are shown this one until then.
+    /// The state that clients of version 0.3 are shown. It differs from `status` after an answer, which makes the task work again, until the
+    /// next event that announces a status.
     pub announced: TaskState,
     pub phase: Phase,
     /// The current turn, or the last one when idle.
@@ -239,63 +239,63 @@ pub struct State {
     /// The newest keys of prompts, with their clients.
     pub keys: VecDeque<(String, String)>,
     pub calls: Vec<CallState>,
-    /// It was announced that everything waits for answers.
+    /// It was announced that the task waits for answers.
     pub paused: bool,
-    /// After a restart in the middle of a turn: nothing starts until the user sends a message.
+    /// The server was restarted during a turn: nothing starts until the user sends a message.
     pub suspended: bool,
-    /// The last turn left something open that only the user can settle: the agent asked, or was cut off.
+    /// The last turn waits for the user: the agent asked a question, or was interrupted.
     pub questioned: bool,
     pub utterance: Utterance,
     /// The model's thoughts since its last request, a line each.
     pub thoughts: Vec<String>,
     pub history: Vec<Arc<Item>>,
-    /// What the model is shown in place of the older part of it.
+    /// The summary that the model gets in place of the older part of the history.
     pub summary: Option<Summary>,
-    /// Entries of it that restores have hidden from the model.
+    /// The entries of the history that are hidden from the model.
     pub hidden: Vec<Hidden>,
     pub artifacts: Vec<Artifact>,
     /// The approval mode.
     pub mode: Mode,
-    /// What the user allowed for this session.
+    /// The rules that the user's "always" answers have created.
     pub always: Vec<Rule>,
     /// The skills that were activated.
     pub skills: Arc<Vec<ActiveSkill>>,
     pub threads: Arc<Vec<AgentThread>>,
-    /// Who has the task, if several instances share the store.
+    /// Which instance owns the task, if several instances share the store.
     pub ownership: Ownership,
     /// The user's own command that runs.
     pub shell: Option<ShellRun>,
-    /// What the model is to be shown of such commands, and of restores, before the next prompt.
+    /// Notes about such commands, and about restores, that the model gets before the next prompt.
     pub shell_results: Vec<Arc<Item>>,
     /// Token counts of all answers.
     pub total: Usage,
     /// The length of the conversation as the model last counted it; 0 after a summary.
     pub context_tokens: u64,
-    /// The tools that the model was told of last.
+    /// The tools that were declared to the model last.
     pub tools: Option<Arc<ToolSet>>,
     /// The MCP servers, by name.
     pub servers: Arc<Vec<ServerSeen>>,
-    /// The model that is asked: the task's own, or what it fell back to.
+    /// The model of the next request: the chosen one, or the one that replaces it because it was unavailable.
     pub requested_model: Arc<str>,
-    /// Model requests of the whole task.
+    /// The number of model requests of the task.
     pub requests: u32,
-    /// A summary failed; it is not tried again.
+    /// A summary failed, and none is tried again.
     pub incompressible: bool,
-    /// The model that really answered, when the API names it.
+    /// The model that has answered last, if the API names it.
     pub model: Arc<str>,
     pub workspace: Arc<str>,
-    /// Directories beside it that a client has chosen.
+    /// The additional directories that a client has chosen.
     pub directories: Arc<Vec<String>>,
     /// The webhooks.
     pub hooks: Vec<Hook>,
-    /// The content that the log names and that is stored, with its length.
+    /// The hashes and the lengths of the stored content to which the log refers.
     pub blobs: BTreeMap<String, u64>,
-    /// How long the texts and files of its messages are that are stored beside the log.
+    /// The length of the texts and files of messages that are stored beside the log.
     pub message_bytes: u64,
 }
 
 impl State {
-    /// How long the texts of the present calls and the content of messages are that are stored beside the log.
+    /// The length of the texts of the current calls and of the content of messages that are stored beside the log, as base64 in JSON.
     pub fn stored_bytes(&self) -> u64 {
         let texts = self.calls.iter().flat_map(CallState::texts);
         let texts: u64 = texts.filter(|text| text.blob().is_some()).map(LongText::bytes).sum();
@@ -311,8 +311,8 @@ impl State {
         self.phase == Phase::Closed
     }
 
-    /// Whether only the instance that owns the task can go on with it: a turn or a command is under way there, also in the background, or it has
-    /// the connections to servers that the client named. A turn that waits for somebody's answer is not.
+    /// Whether only the instance that owns the task can continue it: a turn or a command is running there, possibly in the background, or the
+    /// instance has the connections to MCP servers that the client named. A turn that waits for an answer does not count.
     pub fn is_at_work(&self) -> bool {
         if self.is_over() || self.ownership.is_deleted {
             return false;
@@ -326,18 +326,18 @@ impl State {
         self.phase == Phase::Idle && self.queue.is_empty()
     }
 
-    /// How the last turn ended: completed or failed. None: it goes on, or ended with a question or a restart.
+    /// How the last turn ended: completed or failed. None: it is running, or ended with a question or an interruption.
     pub fn outcome(&self) -> Option<TaskState> {
         let outcome = if self.turn.error.is_some() { TaskState::Failed } else { TaskState::Completed };
         (self.phase == Phase::Idle && !self.questioned).then_some(outcome)
     }
 
-    /// Whether a turn ended and the task works on by itself: a task that is over with its turn answers its queued prompts first.
+    /// Whether the next queued prompt begins by itself after the end of a turn of a one-shot task, which is closed after the last prompt.
     pub fn continues_with_queue(&self) -> bool {
         self.created.lifecycle == Lifecycle::OneShot && self.phase == Phase::Idle && !self.queue.is_empty()
     }
 
-    /// Whether a prompt has been accepted that is begun next: the status still tells of the turn before it.
+    /// Whether a queued prompt is about to begin. Until then, the status is that of the turn before it.
     pub fn is_prompted(&self) -> bool {
         self.phase == Phase::Idle && !self.suspended && !self.queue.is_empty()
     }
@@ -346,7 +346,7 @@ impl State {
         self.calls.iter().find(|call| call.id() == id)
     }
 
-    /// What a job was started for, as long as the state waits for it.
+    /// What the job is for, if the state waits for it.
     pub fn awaited(&self, job: Seq) -> Option<Awaited<'_>> {
         match self.phase {
             Phase::Working { job: at, step } if at == job => return Some(Awaited::Step(step)),
@@ -367,7 +367,7 @@ impl State {
         self.calls.iter().filter(|call| matches!(call.stage, Stage::Asked | Stage::Inquired { .. }))
     }
 
-    /// Whether nothing can go on until somebody answers: some call is asked and every other one has ended or waits for one that is.
+    /// Whether nothing can continue until somebody answers: some calls wait for an answer, and all others have ended or wait for these.
     pub fn waits_for_answers(&self) -> bool {
         let waits = |call: &CallState| match call.stage {
             Stage::Asked | Stage::Inquired { .. } | Stage::Ended => true,
@@ -377,26 +377,25 @@ impl State {
         self.phase == Phase::Tools && self.asked().next().is_some() && self.calls.iter().all(waits)
     }
 
-    /// Drops the conversation and its results. Events are folded and shown as before, because no view uses more than the present
-    /// turn; but the task can no longer be shown as a whole, nor be continued.
+    /// Drops the conversation, to save memory while a log is read only for its events. Views of events need no more than the current turn,
+    /// but the task as a whole can be neither shown nor continued.
     pub fn forget_past(&mut self) {
         self.history.clear();
         self.hidden.clear();
         self.artifacts.clear();
         self.turn.prompt = None;
-        // Views that show it in pieces hold its last character back, and see from the one before that some of it was shown.
+        // Views that show the text in pieces need its last character, which they hold back, and the one before, which shows that there was text.
         let last = self.utterance.text.char_indices().nth_back(1).map_or(0, |(at, _)| at);
         self.utterance.text.drain(..last);
     }
 
-    /// Reads the stored texts that views show and that are not in memory. They are those of the present calls: the conversation has
-    /// only the hashes of what has ended.
+    /// Loads the stored texts that views show: those of the current calls. The texts of ended calls stay unloaded.
     pub fn load_texts(&mut self, blobs: &dyn Blobs) -> io::Result<()> {
         let is_missing = |text: &LongText| text.missing().is_some();
         self.texts_mut(is_missing).try_for_each(|text| text.load(blobs))
     }
 
-    /// Reads the stored content of messages, which clients are shown with the task.
+    /// Loads the stored content of messages, which clients see with the task.
     pub fn load_messages(&mut self, blobs: &dyn Blobs) -> io::Result<()> {
         let is_missing = |message: &Message| message.is_missing();
         let queued = self.queue.iter_mut().map(|queued| &mut queued.message);
@@ -421,7 +420,7 @@ impl State {
         self.texts_mut(is_loaded).for_each(LongText::unload);
     }
 
-    /// The texts of the present calls, of which only those plans and results are copied that contain one that is `wanted`.
+    /// The texts of the current calls, for changes. Only plans and results of calls with a `wanted` text are copied.
     fn texts_mut(&mut self, wanted: impl Fn(&LongText) -> bool + Copy) -> impl Iterator<Item = &mut LongText> {
         let calls = self.calls.iter_mut().filter(move |call| call.texts().any(wanted));
         calls.flat_map(|call| {

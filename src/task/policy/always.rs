@@ -15,7 +15,7 @@ use serde_json::Value;
 /// Lower than the priorities of the `tools` settings, so that a setting overrides a saved answer.
 const SAVED_PRIORITY: u16 = 200;
 
-/// The rules that an answer creates for calls like this one; empty if it allows only this one.
+/// The rules that an answer creates; empty if it allows only the one call.
 pub fn always(tool: &str, origin: &Origin, args: &Value, plan: &Plan, choice: Choice, mode: Mode) -> Vec<Rule> {
     if matches!(choice, Choice::ProceedOnce | Choice::Cancel) {
         return Vec::new();
@@ -45,7 +45,7 @@ pub fn always(tool: &str, origin: &Origin, args: &Value, plan: &Plan, choice: Ch
             (None, _) => Vec::new(),
         },
         Question::Info { .. } if *origin == Origin::Agents => {
-            // The agent as it is defined now.
+            // The rule is for the agent with its present definition.
             let agent_name = args.get("agent_name").and_then(Value::as_str).map(str::to_owned);
             let agent_hash = plan.base.as_ref().and_then(|base| base.sha256.clone());
             match (&agent_name, &agent_hash) {
@@ -58,7 +58,7 @@ pub fn always(tool: &str, origin: &Origin, args: &Value, plan: &Plan, choice: Ch
     }
 }
 
-/// A rule as it is written to the file of saved rules.
+/// The JSON of a rule in the file of saved rules.
 pub fn saved_rule(rule: Rule) -> Value {
     let rule = Rule { priority: SAVED_PRIORITY, ..rule };
     serde_json::to_value(rule).expect("rules are JSON")

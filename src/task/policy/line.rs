@@ -14,15 +14,15 @@ enum Permission<'r> {
     ReadAccess(ReadAccess),
 }
 
-/// What the shell tool findings out about the files of a line.
+/// The findings of the shell tool about the files of a line.
 pub(super) struct FileFindings<'a> {
-    /// Why commands that only read, and redirections, need approval all the same.
+    /// Why commands that only read, and redirections, need approval nevertheless.
     pub needs_approval: Option<&'a str>,
     /// The files that redirections write.
     pub edits: &'a [String],
 }
 
-/// One denied command denies the line; one that needs approval makes the line need it.
+/// Decides about a line. One denied command denies the line; one command that needs approval makes the line need it.
 pub(super) fn judge(rules: &[&RankedRule], call: &CallContext<'_>, line: &str, findings: &FileFindings<'_>) -> Outcome {
     let commands = match parse(line) {
         Ok(commands) => commands,

@@ -1,11 +1,11 @@
-//! Programs that do more than their name says: interpreters, programs that start other programs, and destructive ones.
+//! Programs that can run any other program (interpreters, `sudo`, `xargs`), and dangerous programs.
 
 use super::rule::Fit;
 use crate::limits::STARTER_WORDS;
 use crate::task::command_line::{Simple, Word, read_only};
 
-/// Interpreters, programs that start the program they are given, and builtins that change the meaning of later words. A lasting
-/// permission for one of them would allow everything.
+/// Whether a program is an interpreter, starts a program that it is given, or is a builtin that changes the meaning of later words. A
+/// lasting permission for it would allow everything.
 pub(super) fn runs_anything(name: &str) -> bool {
     const NAMES: &str = ". [ alias ash awk bash builtin busybox chroot chronic command csh dash declare doas elvish emacs enable \
         entr env eval ex exec expect export fd fdfind find fish flock gawk gdb hash ionice irb julia ksh let local ltrace lua mapfile \
@@ -16,8 +16,8 @@ pub(super) fn runs_anything(name: &str) -> bool {
     NAMES.split_ascii_whitespace().any(|known| known == name || (!stem.is_empty() && known == stem))
 }
 
-/// Whether a command may start one that matches: `sudo rm x` and `sh -c 'rm x'` start an rm. Tries the words from each one on, also
-/// those within a quoted script.
+/// Whether a command may start another command that matches: `sudo rm x` and `sh -c 'rm x'` start `rm`. Compares the words from every
+/// position on, including words within a quoted script.
 pub(super) fn starts(simple: &Simple, fits: impl Fn(&[&str]) -> bool) -> Fit {
     if !runs_anything(simple.name()) || read_only(simple).is_ok() {
         return Fit::No;
@@ -25,7 +25,7 @@ pub(super) fn starts(simple: &Simple, fits: impl Fn(&[&str]) -> bool) -> Fit {
     let ends = |c: char| c.is_whitespace() || ";|&()<>{}".contains(c);
     let words = simple.words[1..].iter().flat_map(|word| word.text.split(ends));
     let words: Vec<&str> = words.filter(|word| !word.is_empty()).take(STARTER_WORDS + 1).collect();
-    // A script may run more than its words show, or come from standard input.
+    // A script may contain more commands than its words show, or come from standard input.
     let quotes = |word: &Word| word.text.contains(['$', '`', '\'', '"', '\\', '*', '?', '[']);
     match (0..words.len().min(STARTER_WORDS)).any(|at| fits(&words[at..])) {
         true => Fit::Yes,

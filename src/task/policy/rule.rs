@@ -1,4 +1,4 @@
-//! One rule: which calls it is about, and whether it matches a call or a part of a command line.
+//! A rule, and whether it matches a call or one command of a command line.
 
 use super::{CallContext, Mode, risky};
 use crate::base::text::words::words;
@@ -16,7 +16,7 @@ use serde_json::Value;
 pub struct Rule {
     #[serde(default = "every_tool")]
     pub tool_name: Names,
-    /// Only tools of this MCP server. `tool_name` may then be a tool's own name, too.
+    /// Only tools of this MCP server. `tool_name` may then also be the tool's own name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mcp_name: Option<String>,
     /// Only while the hash of the MCP tool, or of its server's configuration, is this one.
@@ -48,10 +48,10 @@ pub struct Rule {
     pub interactive: Option<bool>,
     #[serde(with = "DecisionWord")]
     pub decision: Verdict,
-    /// 0 to 999; within a tier the highest rule that matches decides.
+    /// 0 to 999; within a tier the matching rule with the highest priority decides.
     #[serde(default)]
     pub priority: u16,
-    /// What the model is told instead of the name of the rule.
+    /// The reason for the model instead of the name of the rule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deny_message: Option<String>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -149,13 +149,13 @@ impl Rule {
         text
     }
 
-    /// Whether it is about this tool, as far as its name and its origin tell.
+    /// Whether the rule is for this tool, by the tool's name and origin.
     pub fn is_about(&self, tool: &str, origin: &Origin) -> bool {
         let hash = |hash: &String| origin.mcp().is_some_and(|mcp| mcp.has_hash(hash));
         self.names_tool(tool, origin) && self.mcp_hash.as_ref().is_none_or(hash)
     }
 
-    /// Whether it allowed this tool of an MCP server as it was, and does not allow it as it is now.
+    /// Whether the rule allows an earlier version of this tool of an MCP server but not the present one.
     pub fn allowed_before(&self, tool: &str, origin: &Origin) -> bool {
         self.decision == Verdict::Allow && self.names_tool(tool, origin) && !self.is_about(tool, origin)
     }
@@ -171,12 +171,12 @@ impl Rule {
         }
     }
 
-    /// Whether it says the same as another one, whatever its priority.
+    /// Whether the rules are equal except for the priority.
     pub fn is_like(&self, other: &Rule) -> bool {
         *self == Rule { priority: self.priority, ..other.clone() }
     }
 
-    /// Whether it depends on more than the name of the tool.
+    /// Whether the rule matches only some calls of its tools.
     pub fn is_narrow(&self) -> bool {
         self.command_prefix.is_some()
             || self.command_regex.is_some()
@@ -205,7 +205,7 @@ impl Tier {
     }
 }
 
-/// A rule of a policy.
+/// A rule with its rank, and its compiled patterns.
 #[derive(Clone, Debug)]
 pub(super) struct RankedRule {
     pub rule: Rule,
@@ -213,21 +213,21 @@ pub(super) struct RankedRule {
     pub rank: u32,
     /// Where the rule comes from, for people.
     pub origin: String,
-    /// Somebody answered a question with "always" and had it saved.
+    /// It was created by an answer "always" that was saved.
     pub saved: bool,
     pub filter: ToolFilter,
-    /// It does not apply to calls that one of these matches.
+    /// The rule does not apply to calls that one of these rules matches.
     pub unless: Vec<Rule>,
     pub command: Option<Regex>,
     pub args: Option<Regex>,
 }
 
-/// ToolFilter of the tools that a rule names it is about.
+/// A further condition on the tools that a rule names.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ToolFilter {
     All,
     OfKinds(&'static [Kind]),
-    /// Those of which an MCP server says that they only read.
+    /// Tools of MCP servers that are declared to only read.
     ReadOnlyMcp,
 }
 
@@ -241,12 +241,12 @@ impl ToolFilter {
     }
 }
 
-/// What a rule is compared with.
+/// The thing that a rule is compared with.
 pub(super) enum Subject<'a> {
     Call(&'a CallContext<'a>),
     /// One command of a line.
     Command(&'a CallContext<'a>, &'a Simple),
-    /// A line that could not be read: it may run anything.
+    /// A line that could not be parsed, so it may run anything.
     Anything(&'a CallContext<'a>),
 }
 
@@ -275,23 +275,23 @@ impl RankedRule {
         })
     }
 
-    /// A rule without patterns, which cannot be invalid.
+    /// A rule that cannot be invalid, because it has no patterns.
     pub fn plain(rule: Rule, tier: Tier, origin: impl Into<String>) -> RankedRule {
         RankedRule::new(rule, tier, origin).expect("a rule without patterns")
     }
 
-    /// The default of the tool itself, below all other rules.
+    /// The default decision of a tool, with the lowest rank.
     pub fn by_default(tool: &str, verdict: Verdict) -> RankedRule {
         let mut rule = Rule::new(tool, verdict);
         rule.priority = 10;
         RankedRule::plain(rule, Tier::BuiltIn, format!("the default of {tool}"))
     }
 
-    /// An answer for the rest of the session. Rules of users and administrators have a higher rank.
+    /// The rule of an "always" answer of this session. Rules of users and administrators have a higher rank.
     pub fn of_session(rule: Rule) -> RankedRule {
         const PRIORITY: u16 = 950;
         let origin = format!("what was allowed in this session: {}", rule.described());
-        // Answers create rules without patterns. A rule with a pattern in the log of another program matches nothing.
+        // Answers create rules without patterns. A rule with a pattern, which only another program can have written to the log, matches nothing.
         let mut ranked = RankedRule::plain(
             Rule { command_regex: None, args_pattern: None, ..rule.clone() },
             Tier::Workspace,
@@ -302,13 +302,13 @@ impl RankedRule {
         ranked
     }
 
-    /// Whether it applies to calls of this tool in this mode.
+    /// Whether the rule applies to the tool and the mode of this call.
     pub fn concerns(&self, call: &CallContext<'_>) -> bool {
         self.concerns_tool(call.tool, call.kind, call.origin, call.mode)
             && self.rule.interactive.is_none_or(|with| with == call.interactive)
     }
 
-    /// Whether it applies to calls of this tool in this mode, where somebody can be asked or where nobody can.
+    /// Whether the rule applies to calls of this tool in this mode, without checking whether somebody can be asked.
     pub fn concerns_tool(&self, tool: &str, kind: Kind, origin: &Origin, mode: Mode) -> bool {
         let rule = &self.rule;
         rule.is_about(tool, origin)
@@ -391,7 +391,7 @@ impl RankedRule {
     }
 }
 
-/// Whether only what is known exactly matches.
+/// Whether a rule matches only if it is certain that the command fits.
 #[derive(Clone, Copy, PartialEq)]
 enum Strict {
     Yes,
@@ -469,8 +469,8 @@ fn is_certain(simple: &Simple) -> bool {
     simple.words.iter().all(|word| !word.is_pattern)
 }
 
-/// The arguments as JSON with sorted keys. Every member is between NULs, which JSON cannot contain, so that a pattern can
-/// distinguish a member from text in a value that looks like one.
+/// The arguments as JSON with sorted keys, optionally with another command. Every member is between NULs, which JSON cannot contain, so that
+/// a pattern can distinguish a member from a text that looks like one.
 fn canonical_json(args: &Value, command: Option<&str>) -> String {
     let Some(members) = args.as_object() else {
         return args.to_string();

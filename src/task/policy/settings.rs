@@ -1,4 +1,4 @@
-//! The built-in rules, and the rules that the `tools` settings mean.
+//! The built-in rules, and the rules that result from the `tools` settings.
 
 use super::rule::{Names, RankedRule, Rule, Tier, ToolFilter};
 use super::{ASK_USER, Mode};
@@ -10,7 +10,7 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ToolSettings {
-    /// If given, there are no other tools.
+    /// If given, all other tools are denied.
     pub core: Option<Vec<String>>,
     pub exclude: Vec<String>,
     pub allowed: Vec<String>,
@@ -21,8 +21,8 @@ pub struct ToolSettings {
 
 const SHELL: &str = "run_shell_command";
 
-/// The built-in rules, above the tools' own defaults. They match by the kinds that built-in tools declare. What others declare about
-/// their tools is not trusted: such tools have the kind `Other`.
+/// The built-in rules, which have a higher rank than the tools' own defaults. They match by the kinds of built-in tools. Tools of MCP
+/// servers have the kind `Other`, because the declarations of servers are not trusted.
 pub(super) fn built_in() -> Vec<RankedRule> {
     let message = Some("only looking is allowed while planning".to_owned());
     let planning = Rule { deny_message: message, ..Rule::new("*", Verdict::Deny) };
@@ -78,13 +78,13 @@ pub(super) fn translated(tools: &ToolSettings) -> (Vec<RankedRule>, Vec<String>)
     (ranked, problems)
 }
 
-/// The rule for an entry of the tools that an extension excludes.
+/// The rule for an entry in the list of tools that an extension excludes.
 pub fn exclusion(entry: &str, extension: &str) -> Result<Rule, &'static str> {
     let deny_message = Some(format!("the extension {extension} excludes it"));
     entry_rule(entry, &Rule { deny_message, ..Rule::new("*", Verdict::Deny) })
 }
 
-/// The rule for an entry of a list: `rule` for the tool, and perhaps the command, that the entry names.
+/// The rule for an entry of a list: `rule`, limited to the tool that the entry names and to its command, if it names one.
 fn entry_rule(entry: &str, rule: &Rule) -> Result<Rule, &'static str> {
     let entry = entry.trim();
     let (name, command) = match entry.split_once('(') {
@@ -118,7 +118,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_an_extension_excludes_is_denied_unless_the_users_own_rules_allow_it() {
+    fn tools_that_an_extension_excludes_are_denied_unless_the_users_rules_allow_them() {
         let denied = [exclusion("web_fetch", "guard").expect("a tool")];
         assert_eq!(exclusion("glob(x)", "guard"), Err("has brackets, which only the shell tool can have"));
         let judge = |policy: &Policy, tool: &str| {

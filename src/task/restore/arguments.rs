@@ -14,25 +14,25 @@ words! {
     }
 }
 
-/// What is asked for.
+/// The parsed arguments of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RestoreRequest {
     pub action: Action,
     pub scope: Scope,
     pub conflicts: Conflicts,
-    /// Only say what would be done.
+    /// Only report what would be done.
     pub dry_run: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     List,
-    /// Back to a point, by its name.
+    /// Go back to a point, given by its id, its name or its number.
     To(String),
-    /// Back to before so many turns.
+    /// Go back to before this number of turns.
     Undo(usize),
     Redo,
-    /// Show what going back to a point would change; without a name, to before the last turn.
+    /// Show what going back to a point would change. Without a point: to before the last turn.
     Diff(Option<String>),
 }
 
@@ -68,7 +68,7 @@ pub enum Conflicts {
 }
 
 impl RestoreRequest {
-    /// Whether carrying it out may change anything.
+    /// Whether the command may change anything.
     pub fn changes(&self) -> bool {
         !self.dry_run && matches!(self.action, Action::To(_) | Action::Undo(_) | Action::Redo)
     }

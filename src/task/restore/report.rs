@@ -1,4 +1,4 @@
-//! What people and programs are told of a restore. The objects have the members of the reference server's messages.
+//! The texts and JSON objects that report restores. The objects have the members of the reference server's messages.
 
 use crate::base::clock::rfc3339;
 use crate::task::definitions::slash::Commanded;
@@ -6,14 +6,14 @@ use crate::task::log::restored::{Conversation, Restored, RestoredFile};
 use crate::task::restore::{Before, Point, Timeline, checkpoint};
 use serde_json::{Value, json};
 
-/// A file that is not as the position has it, and why; a clause.
+/// A file that was not restored, and why, as the end of a sentence that begins with its path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SkippedFile {
     pub path: String,
     pub why: String,
 }
 
-/// Whether a point can be gone back to now.
+/// Whether a restore to a point is possible now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
     Ok,
@@ -31,13 +31,13 @@ impl Condition {
     }
 }
 
-/// A command that was refused: nothing was changed.
+/// The result of a refused command, which has changed nothing.
 pub fn refused(text: String) -> Commanded {
     let data = json!({ "type": "message", "messageType": "error", "content": text });
     Commanded::Done { text, data }
 }
 
-/// The points, newest first, with the files that going back would change and whether it can be done.
+/// The list of points, newest first, with the files that a restore would change and whether it is possible.
 pub fn list(timeline: &Timeline, points: &[(&Point, Vec<String>, Condition)], hint: Option<&str>) -> Commanded {
     let mut lines = Vec::new();
     let mut shown = Vec::new();
@@ -67,7 +67,7 @@ pub fn list(timeline: &Timeline, points: &[(&Point, Vec<String>, Condition)], hi
     Commanded::Done { text: text.trim_end().to_owned(), data }
 }
 
-/// What a point is before.
+/// The text for what comes after a point.
 pub fn what(point: &Point) -> String {
     match &point.before {
         Before::Turn { prompt } => format!("\"{prompt}\""),
@@ -75,14 +75,14 @@ pub fn what(point: &Point) -> String {
     }
 }
 
-/// How a restore went.
+/// The result of a restore.
 pub struct Outcome<'a> {
     /// The position, as a phrase: `before "fix it"`.
     pub to: String,
     pub restored: &'a Restored,
-    /// Files that were left as they are.
+    /// Files that were not restored.
     pub left: &'a [SkippedFile],
-    /// What was run after the position and is not undone by this.
+    /// Calls and commands after the position whose effects are not undone.
     pub not_undone: &'a [String],
     pub dry_run: bool,
 }
@@ -118,7 +118,7 @@ pub fn outcome(outcome: &Outcome) -> Commanded {
     Commanded::Done { text, data }
 }
 
-/// Why nothing was changed.
+/// The result of a restore that changed nothing because of conflicts.
 pub fn conflicts(to: &str, left: &[SkippedFile], hint: Option<&str>) -> Commanded {
     let lines: Vec<String> = left.iter().map(|left| format!("  {} {}", left.path, left.why)).collect();
     refused(format!(

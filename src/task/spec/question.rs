@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// What the user is shown if a call needs approval or an answer.
+/// The question for the user if a call needs approval or an answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Question {
@@ -29,8 +29,8 @@ pub enum Question {
         /// What to check before approving it, in sentences.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         warnings: Vec<String>,
-        /// Why commands that only read, or files that it redirects to, need approval all the same, as a clause: "a.txt leads
-        /// out of the workspace". Rules and answers may still allow the call.
+        /// Why commands that only read, or files of redirections, need approval nevertheless, as a clause: "a.txt leads out of the
+        /// workspace". Rules and answers may still allow the call.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         needs_approval: Option<String>,
         /// The files that redirections write, as absolute real paths below the workspace. Empty if one of them needs approval.
@@ -44,7 +44,7 @@ pub enum Question {
         tool: String,
         display_name: String,
         args: Value,
-        /// What the server says about the tool.
+        /// The server's description of the tool.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         description: String,
         /// The schema of the arguments as the server wrote it, unless it is too long to be shown.
@@ -60,7 +60,7 @@ pub enum Question {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         urls: Vec<String>,
     },
-    /// The call itself is a question to the user: the answer is its result, so no rule and no mode can give it.
+    /// The call itself is a question to the user. The answer is its result, so no rule and no mode can replace the user.
     AskUser { title: String, questions: Vec<Inquiry> },
 }
 
@@ -104,19 +104,19 @@ impl Question {
         matches!(self, Question::Edit { .. })
     }
 
-    /// Whether it is about a command line that could not be parsed.
+    /// Whether the question is about a command line that could not be parsed.
     pub fn is_unread(&self) -> bool {
         matches!(self, Question::Exec { command, .. } if parse(command).is_err())
     }
 
-    /// Whether only a person can answer it, whatever rules allow.
+    /// Whether only a person can answer the question, whatever rules allow.
     pub fn asks_the_user(&self) -> bool {
         matches!(self, Question::AskUser { .. })
     }
 
     /// The possible answers in the order to show them; the last one refuses.
     pub fn options(&self, scope: ApprovalScope) -> &'static [Choice] {
-        // An answer to the agent's own question cannot be given in advance.
+        // An "always" makes no sense for a question of the agent.
         let scope = if self.asks_the_user() { ApprovalScope::Once } else { scope };
         let is_mcp = matches!(self, Question::Mcp { .. });
         match scope {
@@ -139,7 +139,7 @@ impl Question {
     }
 }
 
-/// How long "always" may last.
+/// How long an "always" answer may last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ApprovalScope {
@@ -173,7 +173,7 @@ words! {
 }
 
 impl Choice {
-    /// What people are shown for it where a call needs approval.
+    /// The label for people if a call needs approval.
     pub fn name(self) -> &'static str {
         match self {
             Choice::ProceedOnce => "Allow Once",

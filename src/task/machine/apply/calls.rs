@@ -1,4 +1,4 @@
-//! The steps of calls.
+//! Applies the events about calls.
 
 use crate::base::id::{CallId, Seq};
 use crate::task::form::Inquired;
@@ -9,7 +9,7 @@ use crate::task::spec::{ApprovalScope, Ending, Plan};
 use std::sync::Arc;
 
 impl State {
-    /// Folds a step of a call.
+    /// Applies an event about a call.
     pub(super) fn fold_call(&mut self, record: &Record) {
         match &record.event {
             Event::CallPlanned { call, plan } => self.plan_call(call, plan, record.seq),
@@ -22,14 +22,14 @@ impl State {
             Event::CallReplied { call, .. } => self.go_on(call, record),
             Event::CallEnded { call, ending } => self.end_call(call, ending),
             Event::CallStale { call } => self.call_mut(call).plan_again(record),
-            // The others are no steps of calls.
+            // The other events are not about calls.
             _ => {}
         }
     }
 
     fn plan_call(&mut self, call: &CallId, plan: &Arc<Plan>, seq: Seq) {
         self.phase = Phase::Tools;
-        self.name_texts(plan.texts());
+        self.add_stored_texts(plan.texts());
         let call = self.call_mut(call);
         call.plan = Some(plan.clone());
         call.planned_at = seq;
@@ -44,7 +44,7 @@ impl State {
         call.keeping = keeping;
     }
 
-    /// A running call asks people something.
+    /// The server of a running call asks a question.
     fn inquire(&mut self, call: &CallId, inquired: &Arc<Inquired>, record: &Record) {
         self.paused = false;
         self.call_mut(call).inquire(inquired, record);
@@ -66,8 +66,8 @@ impl State {
 
     fn end_call(&mut self, call: &CallId, ending: &Arc<Ending>) {
         self.phase = Phase::Tools;
-        self.name_texts(ending.texts());
-        self.name_media(ending.media());
+        self.add_stored_texts(ending.texts());
+        self.add_stored_media(ending.media());
         let call = self.call_mut(call);
         call.ending = Some(ending.clone());
         call.live = None;

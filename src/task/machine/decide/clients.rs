@@ -17,7 +17,7 @@ impl Deciding<'_> {
     pub(in crate::task) fn say(&mut self, said: Said, by: Source) -> Result<(), Refusal> {
         let key = said.delivery.key.as_ref();
         if key.is_some_and(|key| self.state.keys.iter().any(|known| *known == (by.client.clone(), key.clone()))) {
-            // The client did not see that it was accepted and sent it again.
+            // The client did not see that the prompt was accepted and has sent it again.
             return Ok(());
         }
         if self.state.is_over() {
@@ -74,7 +74,7 @@ impl Deciding<'_> {
             }
             Choice::Cancel => self.end_call(call, refused(plan)),
         }
-        // The offer stands; whether it is kept is still the operator's to say.
+        // The option was offered, but the operator may have withdrawn the permission to save rules since.
         if choice == Choice::ProceedAlwaysAndSave && self.rules.grant.saving {
             for rule in &rules {
                 self.effect(Effect::Save { rule: Box::new(rule.clone()) });
@@ -83,7 +83,7 @@ impl Deciding<'_> {
         rules
     }
 
-    /// An "always" also answers the other open questions that it covers: they are shown, and would not be asked any more.
+    /// Answers the other open questions that an "always" answer covers, because they would not be asked any more.
     fn answer_covered(&mut self, picks: &[Picked], always: &[Rule], by: &Source) {
         let asked = self.state.asked().filter(|call| call.stage == Stage::Asked);
         for call in asked.filter(|call| !picks.iter().any(|picked| picked.call.id() == call.id())) {
@@ -101,7 +101,7 @@ impl Deciding<'_> {
         }
     }
 
-    /// What an answer allows beyond the call it is about.
+    /// The rules that an answer creates for other calls.
     fn granted(&self, call: &CallState, plan: &Plan, choice: Choice) -> Vec<Rule> {
         let ToolFacts { name, origin, .. } = self.tool(call).planned(plan);
         policy::always(name, &origin, &call.request.args, plan, choice, self.state.mode)
@@ -117,7 +117,7 @@ impl Deciding<'_> {
         Ok(())
     }
 
-    /// Takes a queued prompt back.
+    /// Withdraws a queued prompt.
     pub(in crate::task) fn drop_prompt(&mut self, turn: u32, by: Source) -> Result<(), Refusal> {
         if !self.state.queue.iter().any(|queued| queued.turn == turn) {
             return Err(Refusal::NotQueued(turn));
@@ -126,7 +126,7 @@ impl Deciding<'_> {
         Ok(())
     }
 
-    /// Sets what the requests that follow are made with. The operator's word is needed for a mode in which nobody is asked.
+    /// Sets the mode and the model of later requests. The modes without approval need the operator's permission.
     pub(in crate::task) fn tune(
         &mut self,
         mode: Option<Mode>,
@@ -152,7 +152,7 @@ impl Deciding<'_> {
         Ok(())
     }
 
-    /// Sets the directories beside the workspace.
+    /// Sets the additional directories.
     pub(in crate::task) fn include(&mut self, directories: Vec<String>, by: Source) -> Result<(), Refusal> {
         if self.state.is_over() {
             return Err(Refusal::Over);
@@ -176,7 +176,7 @@ impl Deciding<'_> {
         Ok(())
     }
 
-    /// Takes permissions back. What is not allowed is left out.
+    /// Revokes rules. Rules that the task does not have are ignored.
     pub(in crate::task) fn revoke(&mut self, mut rules: Vec<Rule>, by: Source) {
         rules.retain(|rule| self.state.always.contains(rule));
         if !rules.is_empty() {
@@ -184,8 +184,8 @@ impl Deciding<'_> {
         }
     }
 
-    /// Ends the turn that is under way; the task can be continued. The text that clients were shown is kept as an answer, so that the
-    /// model knows it too.
+    /// Ends the current turn; the task can be continued. The text that clients were shown is recorded as an answer, so that the model sees
+    /// it too.
     pub(in crate::task) fn abort(&mut self, by: Option<Source>) {
         if by.is_some() {
             self.stop_shell("The user stopped the command.");
@@ -213,7 +213,7 @@ impl Deciding<'_> {
         }
     }
 
-    /// Stops the agent and ends every call that clients have been shown.
+    /// Stops all jobs and ends every call that clients were shown.
     pub(in crate::task) fn stop_everything(&mut self, reason: &str) {
         match self.state.phase {
             Phase::Working { job, .. } => self.effect(Effect::Stop { job }),
@@ -232,8 +232,8 @@ impl Deciding<'_> {
     }
 }
 
-/// The answers that count. Late ones and ones to unknown calls are passed over; an option that is not on offer
-/// and an answer to an earlier plan refuse the message whole, so that nothing of it happens by halves.
+/// The valid answers. Late answers and answers to unknown calls are ignored. An option that is not offered, or an answer to an earlier plan,
+/// makes the whole message invalid, so that it has no partial effect.
 fn valid_picks<'a>(state: &'a State, picks: &'a [Pick]) -> Result<Vec<Picked<'a>>, Refusal> {
     let mut valid: Vec<Picked> = Vec::new();
     for pick in picks {
@@ -250,7 +250,7 @@ fn valid_picks<'a>(state: &'a State, picks: &'a [Pick]) -> Result<Vec<Picked<'a>
         let options = call.options();
         let is_offered = |choice: Choice| options.contains(&choice);
         let choice = match (Choice::from_word(&pick.option), call.keeping) {
-            // Clients that are not shown the options may say always at any time.
+            // Clients that do not show the options may always send "always".
             (Some(Choice::ProceedAlways | Choice::ProceedAlwaysAndSave), ApprovalScope::Once) => {
                 Some(Choice::ProceedOnce)
             }

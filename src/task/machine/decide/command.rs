@@ -1,5 +1,5 @@
-//! A task that is a slash command. Its first turn runs the command instead of asking the model. The command either gives the whole
-//! answer, or a prompt for the model, and from there on it is a turn like any other. Later turns are ordinary ones.
+//! Tasks that run a slash command. The first turn runs the command instead of asking the model. The result of the command is either the
+//! answer or a prompt for the model, with which the turn continues like any other. Later turns are ordinary ones.
 
 use super::{Deciding, Effect, Gate};
 use crate::task::definitions::slash::{Command, Commanded, PromptPart, RESULT};
@@ -12,7 +12,7 @@ use crate::task::spec::{Choice, Display, Ending};
 use serde_json::Value;
 use std::sync::Arc;
 
-/// The job of running the task's command. What the server knows of itself is for the core to add.
+/// The job that runs the task's command. The core adds the statistics of the server.
 pub(in crate::task) fn of(state: &State) -> Option<Command> {
     Some(Command {
         workspace: state.workspace.clone(),
@@ -30,7 +30,7 @@ impl Deciding<'_> {
 
     pub(in crate::task) fn begin_command(&mut self) {
         let job = self.push(Event::CommandBegan);
-        // Some commands write files; which ones is not known here.
+        // Some commands write files, and this code does not know which.
         self.effect(Effect::Start { job, gate: Gate::Synced });
     }
 
@@ -46,7 +46,7 @@ impl Deciding<'_> {
         }
     }
 
-    /// The commands of the prompt become calls, which are prepared, judged and approved as those of the model are.
+    /// Makes calls of the commands in the prompt. They are prepared and approved like calls of the model.
     fn expanded(&mut self, mut parts: Vec<PromptPart>, notices: Vec<String>) {
         for text in notices {
             self.push(Event::Declined { text });
@@ -68,8 +68,8 @@ impl Deciding<'_> {
         }
     }
 
-    /// Goes on when the calls of the prompt have ended. If one of them may not run or fails, none of the others runs and the turn is
-    /// over. False: some have not ended.
+    /// Asks the model when all calls of the prompt have ended. If one of them may not run or fails, the others do not run and the turn
+    /// ends. Returns false if some calls have not ended.
     pub(in crate::task) fn end_expansion(&mut self, parts: &[PromptPart]) -> bool {
         let failed =
             |call: &&CallState| call.is_over() && !matches!(call.ending.as_deref(), Some(Ending::Success { .. }));
@@ -107,7 +107,7 @@ impl Deciding<'_> {
         self.ask_model(job);
     }
 
-    /// What it says becomes an answer, so that it is part of the conversation as anything the agent says is.
+    /// Records the text of the result as an answer, so that it is part of the conversation like any answer of the agent.
     fn command_done(&mut self, text: String, data: Value) {
         self.push(Event::Produced {
             artifact: Arc::new(Artifact {
@@ -129,16 +129,16 @@ impl Deciding<'_> {
     }
 }
 
-/// What a command of a prompt printed, and how it ended if it did not succeed.
+/// The output of a command in a prompt, and how the command ended if it did not succeed.
 fn printed(ending: Option<&Ending>) -> String {
     let Some(Ending::Success { output, display: Display::Text { text } }) = ending else {
         return String::new();
     };
     let (shown, output) = (text.as_str().trim_end_matches('\n'), output.as_str());
-    // The lines about its end are the last ones that the model is told.
-    let is_fact = |line: &&str| line.starts_with("Exit Code: ") || line.starts_with("Signal: ");
-    match output.lines().rev().take(LAST_LINES).find(is_fact).filter(|fact| !shown.contains(*fact)) {
-        Some(fact) => format!("{shown}\n{fact}"),
+    // The last lines of the output for the model say how the command ended.
+    let is_status = |line: &&str| line.starts_with("Exit Code: ") || line.starts_with("Signal: ");
+    match output.lines().rev().take(LAST_LINES).find(is_status).filter(|status| !shown.contains(*status)) {
+        Some(status) => format!("{shown}\n{status}"),
         None => shown.to_owned(),
     }
 }

@@ -11,7 +11,7 @@ use crate::task::machine::{fallback, loops};
 use crate::task::spec::{Ending, ErrorKind};
 use std::sync::Arc;
 
-/// The text is checked for repetition whenever it has grown by so many bytes.
+/// The text is checked for repetition each time it has grown by this number of bytes.
 const CHECK_EVERY: usize = 1024;
 
 const CALLS_REPEAT: &str = "You have made the same calls with the same arguments several times in a row, so this one was not \
@@ -20,14 +20,14 @@ const WORDS_REPEAT: &str = "You are repeating yourself. Stop, think about what y
                             you are done, say so briefly.";
 
 impl Deciding<'_> {
-    /// Why the model may not be asked again in this task, if so.
+    /// If the task may send no more model requests, the message that says so.
     pub(in crate::task) fn requests_used_up(&self) -> Option<String> {
         let most = self.rules.limits.session_requests;
         (most > 0 && self.state.requests >= most)
             .then(|| format!("{REQUESTS_USED_UP} {most} times, as often as it may. Start a new task."))
     }
 
-    /// Asks the model; first for a summary if the conversation has become too long.
+    /// Asks the model, after a summary of the conversation if that has become too long.
     pub(in crate::task) fn ask_model(&mut self, job: Seq) {
         let cap = self.rules.limits.compress_tokens;
         if self.state.context_tokens >= cap && self.state.may_compact(self.rules.limits) {
@@ -37,7 +37,7 @@ impl Deciding<'_> {
         }
     }
 
-    /// The conversation is summarised and the model asked again, unless that has just been tried.
+    /// Summarises the conversation and asks the model again, unless that has just been tried.
     pub(in crate::task) fn too_long(&mut self, message: String) {
         if !self.state.may_compact(self.rules.limits) {
             return self.end_turn(End::Failed(message));
@@ -71,7 +71,7 @@ impl Deciding<'_> {
         }
     }
 
-    /// The model is unavailable: another one is asked, or the turn is over.
+    /// The model is unavailable: asks another one, or ends the turn.
     pub(in crate::task) fn fall_back(&mut self, reason: String) {
         let Some(model) = fallback::next(&self.state.requested_model, &self.state.turn.tried) else {
             return self.end_turn(End::Failed(reason));
@@ -102,7 +102,7 @@ impl Deciding<'_> {
         }
     }
 
-    /// The model is stopped in mid-sentence and told; the second time the turn is over.
+    /// Stops the model and tells it that it repeats its text; the last time, ends the turn.
     fn stop_repeated_text(&mut self, whole: String, seq: Seq) {
         let Phase::Working { job, .. } = self.state.phase else {
             return;
@@ -122,13 +122,13 @@ impl Deciding<'_> {
     }
 
     pub(in crate::task) fn repeats_calls(&self, answer: &Answer) -> bool {
-        let mut marks = self.state.turn.call_checksums.clone();
-        marks.push(answer.calls_checksum());
-        let looked_for = self.rules.limits.loop_repetitions > 0 && answer.has_calls();
-        looked_for && loops::calls_repeat(&marks)
+        let mut checksums = self.state.turn.call_checksums.clone();
+        checksums.push(answer.calls_checksum());
+        let is_checked = self.rules.limits.loop_repetitions > 0 && answer.has_calls();
+        is_checked && loops::calls_repeat(&checksums)
     }
 
-    /// The calls are not run; the model is told why, and the second time the turn is over.
+    /// Does not run calls that the model repeats, and tells it why; the last time, ends the turn.
     pub(in crate::task) fn reject_repeated_calls(&mut self, answer: Answer) {
         let calls: Vec<Request> = answer.calls().cloned().collect();
         let over = self.is_last_repetition();

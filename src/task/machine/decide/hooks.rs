@@ -1,4 +1,5 @@
-//! Webhooks of a task. They do not affect the agent, so they may be set and deleted at any time, also when the task is over.
+//! Decisions about the webhooks of a task. Webhooks do not affect the agent, so they may be set and deleted at any time, also after the end
+//! of the task.
 
 use super::*;
 
@@ -18,7 +19,7 @@ impl Deciding<'_> {
                     self.push(Event::HookDropped { id });
                 }
             }
-            // What was under way when the webhook went, or was replaced, is no longer its news.
+            // A delivery may end after its webhook was deleted or replaced.
             HookInput::Moved { id, upto, health } => {
                 if self.hook_named(&id).is_some_and(|hook| hook.sent < upto) {
                     self.push(Event::HookMoved { id, upto, health });

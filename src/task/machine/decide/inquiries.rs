@@ -1,5 +1,5 @@
-//! Questions of servers in the course of a call. One at a time is open per call; the first answer that fits is passed on to the job,
-//! and the log keeps only which fields were answered.
+//! Decisions about questions that MCP servers ask while a call runs. A call has at most one open question. The first valid answer is sent
+//! to the job; the log records only which fields were answered.
 
 use super::*;
 use crate::task::message::{Content, Message};
@@ -17,7 +17,7 @@ impl Deciding<'_> {
             Stage::Running { .. } if self.rules.policy.is_interactive() => {
                 self.push(Event::CallInquired { call: call.id().clone(), inquired: Arc::new(inquired) });
             }
-            // Nobody can be asked.
+            // Nobody can be asked, or a question is already open.
             Stage::Running { job } | Stage::Inquired { job } => {
                 self.effect(Effect::Reply { job, nr: inquired.nr, reply: Reply::Cancel });
             }
@@ -31,7 +31,7 @@ impl Deciding<'_> {
         }
     }
 
-    /// The answer to this question, or to any, is not needed any more.
+    /// Closes the call's open question, because the answer is not needed any more. With `nr`, only the question with this number.
     pub(in crate::task) fn withdrawn(&mut self, call: &CallState, nr: Option<u32>) {
         if let Some(inquired) = call.inquiry.as_ref().filter(|open| nr.is_none_or(|nr| nr == open.nr)) {
             let by = Source::new(inquired.server.clone(), "mcp");
@@ -58,7 +58,7 @@ fn replied(call: &CallState, inquired: &Inquired, reply: &Reply, by: Source) -> 
     Event::CallReplied { call, nr: inquired.nr, action, fields, by }
 }
 
-/// The answers to open questions of servers. One that does not fit refuses the message whole.
+/// The answers to open questions of servers. An invalid one makes the whole message invalid.
 pub(in crate::task) fn valid_replies<'a>(state: &'a State, picks: &[Pick]) -> Result<Vec<Replied<'a>>, Refusal> {
     let mut valid: Vec<Replied<'a>> = Vec::new();
     for pick in picks {
@@ -86,7 +86,7 @@ pub(in crate::task) fn valid_replies<'a>(state: &'a State, picks: &[Pick]) -> Re
     Ok(valid)
 }
 
-/// A message without the data in it, which may contain answers.
+/// The message without metadata and data parts, which may contain the values of answers.
 pub(in crate::task) fn without_answers(message: &Message) -> Arc<Message> {
     let mut message = Message { metadata: None, ..message.clone() };
     message.parts.retain(|part| !matches!(part.content, Content::Data(_)));

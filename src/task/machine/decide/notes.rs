@@ -1,5 +1,5 @@
-//! Reports of workers: the model's text and failures, prepared calls, output, results. A note of a job that the state no longer waits
-//! for is dropped; only the files that a stopped call has written all the same are recorded.
+//! Decisions about notes of workers: the model's text and failures, prepared calls, output, results. A note of a job for which the state
+//! does not wait any more is dropped, except that files which a stopped call has written are recorded.
 
 use super::*;
 use crate::limits::SHELL_CHARS;
@@ -12,14 +12,14 @@ impl Deciding<'_> {
     pub(in crate::task) fn note(&mut self, job: Seq, body: NoteBody, at: u64) {
         match (self.state.awaited(job), body) {
             (Some(_), NoteBody::HookRan(report)) => drop(self.push(Event::HookRan(Arc::new(report)))),
-            // Such a hook only looks on, beside the jobs of the task.
+            // Hooks of this kind run independently of the jobs of the task.
             (None, NoteBody::HookRan(report)) if report.point == HookPoint::Notification && !self.state.is_over() => {
                 self.push(Event::HookRan(Arc::new(report)));
             }
             (Some(awaited), body) => self.take_result(awaited, body, at),
-            // The call was stopped too late: what it did to files is recorded as long as the log goes on.
+            // The call had written files before it was stopped, which is recorded unless the task has ended.
             (None, NoteBody::Edited { changes, .. }) if !self.state.is_over() => self.files_changed(changes),
-            // The state does not wait for this job any more: what it reports is dropped.
+            // The state does not wait for this job any more, so its report is dropped.
             (None, _) => {}
         }
     }
@@ -28,7 +28,7 @@ impl Deciding<'_> {
         match (awaited, body) {
             (Awaited::Step(Step::Think), body) => self.model_note(body, at),
             (Awaited::Step(Step::Attach), NoteBody::Attached(found)) => self.attached(found),
-            // The prompt is sent without the files that it names.
+            // The prompt is sent without the files that it refers to.
             (Awaited::Step(Step::Attach), NoteBody::Died(_)) => self.attached(Attachments::default()),
             (Awaited::Step(Step::Command), NoteBody::Tools(set)) => drop(self.push(Event::Tools(Arc::new(set)))),
             (Awaited::Step(Step::Command), NoteBody::Commanded(result)) => self.commanded(result),
@@ -59,7 +59,7 @@ impl Deciding<'_> {
             (Awaited::Shell(_), NoteBody::Output(text)) => drop(self.push(Event::ShellOutput { text })),
             (Awaited::Shell(_), NoteBody::Ended(RunEnd::Ended(ending))) => self.shell_ended(&ending),
             (Awaited::Shell(_), NoteBody::Died(message)) => self.shell_ended(&Ending::Error { error: died(message) }),
-            // Not a result of this kind of job.
+            // Jobs of these kinds do not send such notes.
             (
                 Awaited::Step(Step::Attach | Step::Command | Step::Compact | Step::Prepare)
                 | Awaited::Plan(_)
@@ -89,7 +89,7 @@ impl Deciding<'_> {
                 self.withdrawn(call, None);
                 self.end_call(call.id().clone(), Ending::Error { error: died(message) });
             }
-            // Not a result of a call.
+            // Calls do not send such notes.
             NoteBody::HookRan(_) | model_notes!() | step_notes!() => {}
         }
     }
@@ -132,8 +132,8 @@ impl Deciding<'_> {
         }
     }
 
-    /// Gives every call an id that no other call of the task has. The API's ids need not be unique, and an answer meant for
-    /// an earlier call must not reach a later one.
+    /// Gives every call an id that is unique in the task, because the API's ids need not be unique, and an answer for an earlier call must
+    /// not be taken for a later one.
     fn name_calls(&self, answer: &mut Answer) {
         let earlier = self.state.history.iter().filter_map(|item| match &**item {
             Item::Answered(answer) => Some(answer.calls()),
@@ -200,14 +200,15 @@ impl Deciding<'_> {
         self.effect(Effect::Arm { job, delay_ms });
     }
 
-    /// Up to a fifth longer, by the task and its position: many tasks that failed at once do not come back at once.
+    /// The delay, lengthened by up to a fifth depending on the task and its position, so that tasks that fail at the same time do not try
+    /// again at the same time.
     fn spread(&self, delay_ms: u64) -> u64 {
         let mark = crate::base::crc::crc32(self.state.created.task.as_str().as_bytes());
         let share = (u64::from(mark) + self.state.seq.0 * 7919) % 200;
         delay_ms + delay_ms * share / 1000
     }
 
-    /// Calls were prepared; those without a result end with the error.
+    /// Calls were prepared. Calls without a result end with the error `missing`.
     fn prepared(&mut self, calls: &[CallState], results: Vec<Result<Plan, CallError>>, missing: CallError) {
         let results = results.into_iter().chain(iter::repeat(Err(missing)));
         let mut planned = Vec::new();
@@ -228,7 +229,7 @@ impl Deciding<'_> {
         }
     }
 
-    /// Says so if somebody allowed this tool of an MCP server for longer, and the server has changed what it says about the tool.
+    /// Adds a warning to the plan if a rule allowed this tool of an MCP server, and the tool or the server's configuration has changed since.
     fn warn_of_change(&self, call: &CallState, plan: &mut Plan) {
         let ToolFacts { name, origin, .. } = self.tool(call).planned(plan);
         let Question::Mcp { server, warnings, .. } = &mut plan.question else { return };
@@ -240,7 +241,7 @@ impl Deciding<'_> {
         }
     }
 
-    /// Whether a planned call may run, has to be asked about, or may not run at all.
+    /// Decides whether a planned call runs, needs approval or is denied.
     fn judge(&mut self, call: &CallState, plan: &Plan) {
         let id = call.id().clone();
         let ruling = self.ruling(call, plan, &self.state.always);
@@ -269,7 +270,7 @@ impl Deciding<'_> {
         }
     }
 
-    /// What the policy and the rules of this session say about a call.
+    /// The decision of the policy and of the rules of this task about a call.
     pub(super) fn ruling(&self, call: &CallState, plan: &Plan, always: &[Rule]) -> Ruling {
         let state = self.state;
         let tool = self.tool(call).planned(plan);
@@ -280,7 +281,7 @@ impl Deciding<'_> {
         if matches!(plan.question, Question::Mcp { .. }) && tool.origin.mcp().is_none() {
             return Ruling::new(Verdict::Deny, "the model was not told of this tool");
         }
-        // A file that keeps changing under an edit is the user's to look at, whatever was allowed before.
+        // If the file has changed since the approval, earlier "always" answers do not apply: the user has to see the new diff.
         let session = match call.stale {
             0 => always,
             _ => &[],
@@ -299,8 +300,8 @@ impl Deciding<'_> {
             interactive: self.rules.policy.is_interactive(),
             auto_execute: state.created.auto_execute && self.rules.grant.auto_execute,
         });
-        // What the agent asks the user nobody else can answer: a rule may forbid it, and none can say yes to it.
-        // Nor can one say yes to what a hook wants asked.
+        // A rule may deny a question of the agent to the user, but cannot answer it. It also cannot allow a call for which a hook
+        // requires approval.
         if (plan.question.asks_the_user() || call.must_ask) && ruling.verdict == Verdict::Allow {
             ruling = match self.rules.policy.is_interactive() {
                 true => Ruling { verdict: Verdict::Ask, ..ruling },
@@ -334,7 +335,7 @@ impl Deciding<'_> {
         }
     }
 
-    /// What the model and people are shown of a user's own command.
+    /// Records the end of a user's own command, with the text for the model and for people.
     fn shell_ended(&mut self, ending: &Ending) {
         let (reason, output) = match ending {
             Ending::Success { output, .. } => ("", output.as_str()),
@@ -359,7 +360,7 @@ impl Deciding<'_> {
     }
 }
 
-/// The last lines of a result, which say how the command ended and close the mark around what it printed.
+/// The last lines of a result, which say how the command ended and close the element around its output.
 fn end_of(output: &str) -> &str {
     let last = &output[output.ceil_char_boundary(output.len().saturating_sub(END_BYTES))..];
     let marks = ["\nExit Code: ", "\nSignal: ", "\n</untrusted_context>"];
@@ -367,7 +368,7 @@ fn end_of(output: &str) -> &str {
     at.map_or("", |at| &last[at..])
 }
 
-/// So much of a result is searched for how the command ended.
+/// Bytes at the end of a result that are searched for these lines.
 const END_BYTES: usize = 512;
 
 fn died(message: String) -> CallError {

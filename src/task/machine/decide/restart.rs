@@ -1,5 +1,5 @@
-//! After a restart. Work that was running has ended: its turn is interrupted, and nothing of it is repeated. Open questions and
-//! approvals stay. A model request that waited for its next attempt is retried, and queued prompts begin their turns.
+//! Decisions after a restart. Running jobs have ended: their turn is interrupted, and they are not repeated. Open questions and approvals
+//! stay. A model request that waited for its next attempt is retried, and queued prompts begin their turns.
 
 use super::clients::refused;
 use super::time::unanswered;
@@ -38,7 +38,7 @@ impl Deciding<'_> {
                                    had effects; look before you run it again.";
                     self.end_call(id, interrupted(message));
                 }
-                // The crash may have torn a decision apart: the answer was kept, what follows from it was not.
+                // The crash may have come in the middle of a decision: the answer is in the log, but its consequence is not.
                 Stage::Answered if call.choice == Some(Choice::Cancel) => {
                     let plan = call.plan.as_ref().expect("an answered call has a plan");
                     let ending = match &call.answered_by {

@@ -1,13 +1,12 @@
-//! Time limits: of questions without an answer, of turns, of tasks without a new prompt. There is no clock here: the time is an input,
-//! and how long something has lasted is in the log, so a restart prolongs nothing.
+//! Decisions about time limits: of questions without an answer, of turns, of tasks without a new prompt. The present time is an input, and
+//! the start times are in the log, so a restart extends no limit.
 
 use super::restart::RESTARTED;
 use super::*;
 use crate::base::text::duration;
 use crate::limits::Times;
 
-/// When a turn that is under way should be told the time, in Unix milliseconds. Nothing changes by [`Input::Time`] before, and
-/// something does then.
+/// The first time, in Unix milliseconds, at which [`Input::Time`] has an effect on the current turn.
 pub fn deadline(state: &State, times: &Times) -> Option<u64> {
     let turn = times.turn_ms.filter(|_| is_in_turn(state)).map(|limit| state.turn.began_at.saturating_add(limit));
     let asked = state.asked().map(|call| call.asked_at).min();
@@ -36,7 +35,7 @@ impl Deciding<'_> {
         }
     }
 
-    /// The task got no further prompt. One that waits for it is completed; one that never began or lacks a credential is canceled.
+    /// Closes a task that got no further prompt: it is completed, or canceled if it never began or lacks a credential.
     fn expire(&mut self, limit: u64) {
         let state = match self.state.status.state {
             TaskState::Submitted | TaskState::AuthRequired => Final::Canceled,
@@ -75,7 +74,7 @@ impl Deciding<'_> {
         if !self.state.suspended {
             return;
         }
-        // An answer lets a task work again, and after a restart only the user does: what is left still waits for them.
+        // Answers make a task work again, but after a restart only the user may do that: the remaining calls still wait for the user.
         let ends = |call: &CallState| call.is_over() || (call.stage == Stage::Asked && is_overdue(call));
         match self.state.calls.iter().all(ends) {
             true => self.end_turn(End::Interrupted(RESTARTED.into())),

@@ -1,4 +1,4 @@
-//! The tools of a task that are not built in, and what decisions depend on of the tool of a call.
+//! The properties of a call's tool on which decisions depend.
 
 use crate::task::machine::state::State;
 use crate::task::origin::{McpOrigin, Origin, ToolEntry};
@@ -6,7 +6,7 @@ use crate::task::spec::{Kind, Plan, ToolSpec, Verdict};
 use std::borrow::Cow;
 
 impl State {
-    /// The tools that are not built in and that its calls may name.
+    /// The tools that are not built in and that calls of the task may use.
     pub fn other_tools(&self) -> &[ToolEntry] {
         self.tools.as_ref().map_or(&[], |set| &set.others)
     }
@@ -33,8 +33,8 @@ impl<'a> ToolFacts<'a> {
         ToolFacts { name, kind: *kind, origin: Cow::Borrowed(origin), by_default: origin.by_default(), spec: None }
     }
 
-    /// With the fingerprint that an MCP tool had when the call was planned: the server may have changed the tool since the model was
-    /// told of it.
+    /// The properties with the fingerprint that an MCP tool had when the call was planned, because the server may have changed the tool
+    /// since it was declared to the model.
     pub fn planned(mut self, plan: &Plan) -> ToolFacts<'a> {
         let now = plan.base.as_ref().and_then(|base| base.sha256.as_ref());
         if let (Some(now), Some(mcp)) = (now, self.origin.mcp())
@@ -45,7 +45,7 @@ impl<'a> ToolFacts<'a> {
         self
     }
 
-    /// A tool that does not exist: models invent some.
+    /// The properties of a tool that does not exist, because models invent some.
     pub fn unknown(name: &'a str) -> ToolFacts<'a> {
         ToolFacts {
             name,
@@ -56,16 +56,16 @@ impl<'a> ToolFacts<'a> {
         }
     }
 
-    /// Whether it may be used if only the listed tools may.
+    /// Whether the tool may be used if only the listed tools may.
     pub fn is_among(&self, only: Option<&[String]>) -> bool {
         self.spec.map_or_else(|| self.origin.is_among(self.name, only), |spec| spec.is_among(only))
     }
 
-    /// Whether a run may change something that cannot be undone, so that it waits until the log is synced.
+    /// Whether a run may have effects that cannot be undone, so that it waits until the log is synced.
     pub fn mutates(&self) -> bool {
         match &*self.origin {
             Origin::BuiltIn | Origin::Skills | Origin::Resources => self.kind.mutates(),
-            // What a server says about its tools counts only if it is trusted.
+            // The declarations of a server count only if the server is trusted.
             Origin::Mcp(mcp) => !(mcp.read_only && mcp.trusted),
             Origin::Agents => true,
         }
