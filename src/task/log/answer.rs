@@ -210,11 +210,11 @@ impl Usage {
     pub fn add(&mut self, other: &Usage) {
         let sum = |a: Option<u64>, b: Option<u64>| match (a, b) {
             (None, None) => None,
-            (a, b) => Some(a.unwrap_or(0) + b.unwrap_or(0)),
+            (a, b) => Some(a.unwrap_or(0).saturating_add(b.unwrap_or(0))),
         };
-        self.prompt += other.prompt;
-        self.output += other.output;
-        self.total += other.total;
+        self.prompt = self.prompt.saturating_add(other.prompt);
+        self.output = self.output.saturating_add(other.output);
+        self.total = self.total.saturating_add(other.total);
         self.cached = sum(self.cached, other.cached);
         self.thoughts = sum(self.thoughts, other.thoughts);
         self.tools = sum(self.tools, other.tools);
@@ -229,6 +229,14 @@ mod tests {
     use base64::Engine;
     use base64::engine::general_purpose::STANDARD;
     use serde_json::{from_value, json, to_value};
+
+    #[test]
+    fn a_sum_of_token_counts_does_not_overflow() {
+        let counts = Usage { prompt: u64::MAX, cached: Some(u64::MAX), tools: Some(1), ..Usage::default() };
+        let mut total = Usage { output: 1, thoughts: Some(2), ..counts };
+        total.add(&counts);
+        assert_eq!(total, Usage { output: 1, thoughts: Some(2), tools: Some(2), ..counts });
+    }
 
     #[test]
     fn the_log_has_the_hash_of_long_media_and_the_next_request_has_its_data() {
