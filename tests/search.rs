@@ -336,19 +336,7 @@ fn no_order_of_events_violates_an_invariant() {
 
 #[test]
 fn a_crash_during_the_restart_violates_no_invariant() {
-    let extent = explored(Budget {
-        prompts: 2,
-        cancels: 0,
-        crashes: 2,
-        stales: 1,
-        faults: 0,
-        always: 0,
-        hooks: 0,
-        steers: 0,
-        drops: 0,
-        aborts: 0,
-        time_jumps: 0,
-    });
+    let extent = explored(Budget { prompts: 2, cancels: 0, crashes: 2, faults: 0, ..ONCE });
     assert!(extent.states > 15_000, "{} states", extent.states);
 }
 
@@ -365,38 +353,14 @@ fn two_edits_of_one_file_violate_no_invariant() {
 /// to disk only if the user asked for that.
 #[test]
 fn lasting_grants_violate_no_invariant() {
-    let extent = explored(Budget {
-        prompts: 0,
-        cancels: 0,
-        crashes: 1,
-        stales: 1,
-        faults: 0,
-        always: 2,
-        hooks: 0,
-        steers: 0,
-        drops: 0,
-        aborts: 0,
-        time_jumps: 0,
-    });
+    let extent = explored(Budget { prompts: 0, cancels: 0, faults: 0, always: 2, ..ONCE });
     assert!(extent.states > 2_000, "{} states", extent.states);
 }
 
 /// A webhook may be set at any time, even after the end; its receiver is delivered every status in order.
 #[test]
 fn webhooks_violate_no_invariant() {
-    let extent = explored(Budget {
-        prompts: 1,
-        cancels: 1,
-        crashes: 1,
-        stales: 0,
-        faults: 0,
-        always: 0,
-        hooks: 1,
-        steers: 0,
-        drops: 0,
-        aborts: 0,
-        time_jumps: 0,
-    });
+    let extent = explored(Budget { stales: 0, faults: 0, hooks: 1, ..ONCE });
     assert!(extent.states > 10_000, "{} states", extent.states);
     let moved = task::hook_moved("h", 1);
     assert!(extent.kinds.contains(&discriminant(&moved)));

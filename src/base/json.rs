@@ -31,6 +31,11 @@ impl io::Write for Growing<'_> {
     }
 }
 
+/// True of a value that may be left out of the JSON, because a reader takes the default for a field that is absent.
+pub fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
 /// The value as JSON bytes.
 pub fn bytes<T: Serialize + ?Sized>(value: &T) -> Vec<u8> {
     let mut out = Vec::new();

@@ -7,8 +7,8 @@
 pub mod failing_blobs;
 
 use crate::base::id::CallId;
+use crate::base::json;
 use crate::base::lock::lock;
-use crate::task::log::restored::is_zero;
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -91,7 +91,7 @@ pub struct FileChange {
     pub before: Option<FileVersion>,
     pub after: FileVersion,
     /// How many directories were created for the file: the innermost ones.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "json::is_default")]
     pub dirs: usize,
 }
 

@@ -1,6 +1,7 @@
 //! The summary of a task, for lists and lookups of tasks that are not in memory.
 
 use crate::base::id::{ContextId, Subject, TaskId, Tenant};
+use crate::base::json;
 use crate::limits::TITLE_CHARS;
 use crate::task::access::Partition;
 use crate::task::log::event::{Profile, Protocol};
@@ -37,12 +38,8 @@ pub struct Brief {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub workspace: String,
     /// How many questions wait for an answer.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "json::is_default")]
     pub waiting: usize,
-}
-
-fn is_zero(count: &usize) -> bool {
-    *count == 0
 }
 
 impl Brief {

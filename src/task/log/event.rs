@@ -8,6 +8,7 @@
 //! have macros that expand to patterns: `errands`, `speech`, `detours`, `calls`, `shells`, `hooks`.
 
 use crate::base::id::{CallId, ConfigId, ContextId, Seq, Subject, TaskId, Tenant};
+use crate::base::json;
 use crate::task::definitions::agent::AgentThread;
 use crate::task::definitions::command_hook::HookReport;
 use crate::task::definitions::skill::ActiveSkill;
@@ -39,7 +40,7 @@ pub enum Event {
         message: Arc<Message>,
         by: Source,
         turn: u32,
-        #[serde(default, skip_serializing_if = "Delivery::is_default")]
+        #[serde(default, skip_serializing_if = "json::is_default")]
         delivery: Delivery,
     },
     /// The queued prompt of turn `turn` was sent to the model in the current turn, together with the results of its calls.
@@ -460,15 +461,11 @@ pub struct Created {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub client_key: bool,
     /// The number of agents through which the request for the task came.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "json::is_default")]
     pub depth: u8,
     /// The slash command that the first turn runs instead of asking the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<Invocation>,
-}
-
-fn is_zero(depth: &u8) -> bool {
-    *depth == 0
 }
 
 impl Created {
@@ -491,12 +488,6 @@ pub struct Delivery {
     /// It requests a summary of the conversation instead of an answer. It does not become part of the conversation.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub compress: bool,
-}
-
-impl Delivery {
-    pub fn is_default(&self) -> bool {
-        *self == Delivery::default()
-    }
 }
 
 /// The tools declared to a model. Their declarations are stored beside the log: a JSON list of `name`, `description` and `parameters`.

@@ -1,6 +1,7 @@
 //! The event of a restore: the files that were restored, and whether the model still sees the conversation after the position.
 
 use crate::base::id::{CallId, Seq};
+use crate::base::json;
 use crate::task::log::blob::FileVersion;
 use crate::task::message::Source;
 use serde::{Deserialize, Serialize};
@@ -44,12 +45,8 @@ pub struct RestoredFile {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<FileVersion>,
     /// How many of its directories, from the innermost on, were created for the file.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "json::is_default")]
     pub dirs: usize,
-}
-
-pub(in crate::task) fn is_zero(count: &usize) -> bool {
-    *count == 0
 }
 
 impl Restored {

@@ -1,5 +1,6 @@
 //! Types of values in events: life cycles, protocol versions, profiles, and how turns and tasks end.
 
+use crate::base::json;
 use crate::base::text::words::words;
 use serde::{Deserialize, Serialize};
 
@@ -77,10 +78,6 @@ pub struct Tries {
     pub failed: u32,
     pub broken: u32,
     /// When the first attempt failed, in Unix milliseconds; 0 if none has.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "json::is_default")]
     pub since: u64,
-}
-
-fn is_zero(number: &u64) -> bool {
-    *number == 0
 }
