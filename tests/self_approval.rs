@@ -202,18 +202,20 @@ fn describe(case: &Case) -> String {
 
 #[test]
 fn no_tool_can_approve() {
-    as_ordinary_user("no_tool_can_approve", |programs| repel_each(programs, &CASES));
+    as_ordinary_user("no_tool_can_approve", |programs| assert_attacks_fail(programs, &CASES));
 }
 
 #[test]
 fn no_tool_can_approve_with_a_credential() {
-    as_ordinary_user("no_tool_can_approve_with_a_credential", |programs| repel_each(programs, &cases_with_token()));
+    as_ordinary_user("no_tool_can_approve_with_a_credential", |programs| {
+        assert_attacks_fail(programs, &cases_with_token())
+    });
 }
 
-fn repel_each(programs: &Programs, cases: &[Case]) {
+fn assert_attacks_fail(programs: &Programs, cases: &[Case]) {
     let links = [Link::Tcp, Link::Unix].into_iter().cycle();
     let cases: Vec<(&Case, Link)> = cases.iter().zip(links).collect();
-    each(&cases, |(case, _)| describe(case), |(case, over)| repel(programs, case, *over));
+    each(&cases, |(case, _)| describe(case), |(case, over)| assert_attack_fails(programs, case, *over));
 }
 
 /// A tool that becomes another user is still a tool.
@@ -243,7 +245,7 @@ enum Link {
     Unix,
 }
 
-fn repel(programs: &Programs, case: &Case, over: Link) {
+fn assert_attack_fails(programs: &Programs, case: &Case, over: Link) {
     let fixture = Fixture::new(programs, case.attack);
     let run = fixture.begin("repel");
     run.launch();

@@ -129,7 +129,7 @@ pub fn network(trouble: &Trouble) -> ModelError {
 }
 
 /// The error for the same failure after a part of the answer was shown: that part is void, so it counts as a broken stream.
-pub fn midway(error: ModelError) -> ModelError {
+pub fn after_partial_answer(error: ModelError) -> ModelError {
     let kind = match error.kind {
         ModelErrorKind::Busy { .. } | ModelErrorKind::BadStream => ModelErrorKind::BadStream,
         kind @ (ModelErrorKind::Unusable
@@ -191,7 +191,7 @@ impl Report {
             let Some(error) = value.take().and_then(error_object) else {
                 break;
             };
-            report.take(&error);
+            report.read_error(&error);
             value = serde_json::from_str(&report.message).ok();
         }
         let phrase = || text.split_once("Please retry in ").and_then(|(_, rest)| duration_ms(rest));
@@ -200,7 +200,7 @@ impl Report {
         report
     }
 
-    fn take(&mut self, error: &Value) {
+    fn read_error(&mut self, error: &Value) {
         if let Some(message) = error.get("message").and_then(Value::as_str) {
             self.message = message.trim().to_owned();
         }
@@ -389,7 +389,7 @@ mod tests {
         for (trouble, kind) in table {
             assert_eq!(network(&trouble).kind, kind, "{trouble:?}");
         }
-        assert_eq!(midway(network(&Trouble::Slow)).kind, ModelErrorKind::BadStream);
-        assert_eq!(midway(fatal("x")).kind, ModelErrorKind::Fatal);
+        assert_eq!(after_partial_answer(network(&Trouble::Slow)).kind, ModelErrorKind::BadStream);
+        assert_eq!(after_partial_answer(fatal("x")).kind, ModelErrorKind::Fatal);
     }
 }

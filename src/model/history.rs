@@ -225,7 +225,7 @@ fn results(answer: &Answer, later: &[Arc<Item>], place: ResultMedia) -> Results 
             match place {
                 _ if media.content.data().is_none() => response["response"]["media"] = part["text"].clone(),
                 ResultMedia::Inside if may_be_inside(&media.mime) => inside.push(part),
-                ResultMedia::Behind if !is_played(&media.mime) => behind.push(part),
+                ResultMedia::Behind if !is_audio_or_video(&media.mime) => behind.push(part),
                 ResultMedia::Inside | ResultMedia::Behind => found.after.push(part),
             }
         }
@@ -243,7 +243,7 @@ fn may_be_inside(mime: &str) -> bool {
     matches!(mime, "image/png" | "image/jpeg" | "image/webp" | "application/pdf")
 }
 
-fn is_played(mime: &str) -> bool {
+fn is_audio_or_video(mime: &str) -> bool {
     mime.starts_with("audio/") || mime.starts_with("video/")
 }
 

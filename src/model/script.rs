@@ -197,7 +197,7 @@ impl RoundRun<'_> {
         let refusal = Refusal { model: &self.think.model, status: code, retry_after: None, body: body.as_bytes() };
         let error = error::classify(&refusal, Limits::default().backoff_longest_ms);
         let has_notes = self.outputs.iter().any(|output| matches!(output, ScriptOutput::Note(_)));
-        if has_notes { error::midway(error) } else { error }
+        if has_notes { error::after_partial_answer(error) } else { error }
     }
 }
 
@@ -328,7 +328,7 @@ fn chunked(part: Part, chunks: usize, place: &str) -> Result<Vec<Part>, String> 
             let bytes = decoded(file, place)?;
             // Each piece is encoded separately, because clients decode each one alone.
             let piece = |share: Range<usize>| Content::Bytes(STANDARD.encode(&bytes[share]).into());
-            shares(bytes.len(), chunks).map(piece).collect()
+            equal_ranges(bytes.len(), chunks).map(piece).collect()
         }
         Content::Uri(_) | Content::Data(_) => {
             return Err(format!("{place}: only text and bytes can be cut into chunks; list the pieces instead."));
@@ -345,11 +345,11 @@ fn chunked(part: Part, chunks: usize, place: &str) -> Result<Vec<Part>, String> 
 fn split(text: &str, count: usize) -> Vec<&str> {
     let starts: Vec<usize> = text.char_indices().map(|(start, _)| start).collect();
     let offset = |i: usize| starts.get(i).copied().unwrap_or(text.len());
-    shares(starts.len(), count).map(|share| &text[offset(share.start)..offset(share.end)]).collect()
+    equal_ranges(starts.len(), count).map(|range| &text[offset(range.start)..offset(range.end)]).collect()
 }
 
 /// `0..total` in `count` ranges of about the same length, none of them empty.
-fn shares(total: usize, count: usize) -> impl Iterator<Item = Range<usize>> {
+fn equal_ranges(total: usize, count: usize) -> impl Iterator<Item = Range<usize>> {
     let count = count.min(total);
     (0..count).map(move |i| total * i / count..total * (i + 1) / count)
 }

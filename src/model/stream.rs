@@ -66,8 +66,9 @@ impl Decoder {
 
     /// Reads one chunk and appends its notes: thoughts first, then text.
     pub fn chunk(&mut self, json: &[u8], out: &mut Vec<NoteBody>) -> Result<(), ModelError> {
-        let mut chunk: Chunk = serde_json::from_slice(json)
-            .map_err(|_| bad("The model API sent something that is not a chunk of an answer (incomplete JSON)"))?;
+        let mut chunk: Chunk = serde_json::from_slice(json).map_err(|_| {
+            bad_stream("The model API sent something that is not a chunk of an answer (incomplete JSON)")
+        })?;
         if let Some(error) = chunk.error.take() {
             return Err(self.refused(error, json));
         }
@@ -141,13 +142,13 @@ impl Decoder {
 
     /// Reads a part: adds its text to `text_so_far`, and the part to the answer.
     fn part(&mut self, raw: &RawValue, text_so_far: &mut String, out: &mut Vec<NoteBody>) -> Result<(), ModelError> {
-        let malformed = || bad("The model API sent a part of an answer that cannot be read");
+        let malformed = || bad_stream("The model API sent a part of an answer that cannot be read");
         let part: Part = json::read(raw.get().as_bytes()).map_err(|_| malformed())?;
         let text = part.text.as_deref().unwrap_or_default();
         if part.thought == Some(true) {
             self.has_thoughts = true;
             if !text.is_empty() {
-                out.push(thought(text));
+                out.push(parse_thought(text));
             }
             return Ok(());
         }
@@ -172,11 +173,11 @@ impl Decoder {
     fn refused(&self, error: ErrorObject, json: &[u8]) -> ModelError {
         let status = match error.code {
             Some(code @ 400..600) => code,
-            Some(_) | None => return bad("The model API sent an error without a code"),
+            Some(_) | None => return bad_stream("The model API sent an error without a code"),
         };
         let refusal = Refusal { model: &self.model, status, retry_after: None, body: json };
         let error = error::classify(&refusal, self.longest_wait_ms);
-        if self.has_begun { error::midway(error) } else { error }
+        if self.has_begun { error::after_partial_answer(error) } else { error }
     }
 
     /// Whether a stream without a call is an answer. `visible`: it has text that people can see.
@@ -202,7 +203,7 @@ impl Decoder {
             _ if asked == Asked::Prompt => ("NO_RESPONSE_TEXT", "The model said nothing"),
             _ => return Ok(()),
         };
-        Err(bad(&format!("{what} ({word})")))
+        Err(bad_stream(&format!("{what} ({word})")))
     }
 }
 
@@ -272,7 +273,7 @@ struct ErrorObject {
     code: Option<u16>,
 }
 
-fn bad(what: &str) -> ModelError {
+fn bad_stream(what: &str) -> ModelError {
     ModelError { kind: ModelErrorKind::BadStream, message: format!("{what}. Send the message again, or rephrase it.") }
 }
 
@@ -297,7 +298,7 @@ fn request(call: &mut Map<String, Value>) -> Request {
 }
 
 /// `**Subject** description`: the first pair of double asterisks is the subject, the rest the description.
-pub(crate) fn thought(text: &str) -> NoteBody {
+pub(crate) fn parse_thought(text: &str) -> NoteBody {
     let pair = text.split_once("**").and_then(|(before, rest)| {
         let (subject, after) = rest.split_once("**")?;
         Some((subject, format!("{before}{after}")))

@@ -119,7 +119,7 @@ impl What {
     }
 
     /// Adds a member if there is a value.
-    pub fn maybe(self, name: &'static str, value: Option<impl Into<Value>>) -> What {
+    pub fn optional(self, name: &'static str, value: Option<impl Into<Value>>) -> What {
         match value {
             Some(value) => self.with(name, value),
             None => self,
@@ -223,7 +223,7 @@ mod tests {
     fn a_line_has_exactly_these_bytes() {
         let who = Who { credential: Some("laptop".into()), subject: Some("dev".into()), ..Who::default() };
         let what =
-            What::default().with("call", "c-1").with("args", json!({"b": 1, "a": [true]})).maybe("no", None::<u64>);
+            What::default().with("call", "c-1").with("args", json!({"b": 1, "a": [true]})).optional("no", None::<u64>);
         let entry = Entry {
             kind: Kind::Answered,
             who: Who { peer: Some("10.0.0.7".into()), via: "own".into(), ..who },

@@ -132,13 +132,13 @@ pub struct Timeline<'a> {
     /// Edits that were started and have not reported what they wrote.
     edits: HashMap<CallId, (Seq, String)>,
     /// Restores that can be undone, the last one at the end.
-    undone: Vec<(Seq, Conversation)>,
+    undoable: Vec<(Seq, Conversation)>,
 }
 
 impl<'a> Timeline<'a> {
     pub fn new(task: TaskId, kind: &'a dyn Fn(&str) -> Option<Kind>) -> Timeline<'a> {
-        let (points, changes, unrecorded, undone) = Default::default();
-        Timeline { task, kind, state: None, points, changes, unrecorded, edits: HashMap::new(), undone }
+        let (points, changes, unrecorded, undoable) = Default::default();
+        Timeline { task, kind, state: None, points, changes, unrecorded, edits: HashMap::new(), undoable }
     }
 
     /// Adds the next record of the log.
@@ -160,7 +160,7 @@ impl<'a> Timeline<'a> {
                 Event::CallEnded { call, ending } if !may_have_written(ending) => drop(self.edits.remove(call)),
                 Event::FileChanged(change) => self.change_file(record.seq, change),
                 Event::ShellBegan { command, .. } => {
-                    self.undone.clear();
+                    self.undoable.clear();
                     self.unrecorded.push((record.seq, head(command)));
                 }
                 Event::Restored(restored) => self.restore(record.seq, restored),
@@ -172,7 +172,7 @@ impl<'a> Timeline<'a> {
     }
 
     fn add_point(&mut self, record: &Record, before: Before, items: usize) {
-        self.undone.clear();
+        self.undoable.clear();
         self.points.push(Point { seq: record.seq, at: record.at, before, items, hidden_by: None });
     }
 
@@ -197,7 +197,7 @@ impl<'a> Timeline<'a> {
     }
 
     fn change_file(&mut self, at: Seq, change: &FileChange) {
-        self.undone.clear();
+        self.undoable.clear();
         self.edits.remove(&change.call);
         let FileChange { root, path, before, after, dirs, .. } = change.clone();
         let name = path.rsplit('/').next().unwrap_or_default().to_owned();
@@ -212,9 +212,9 @@ impl<'a> Timeline<'a> {
     }
 
     fn restore(&mut self, at: Seq, restored: &Restored) {
-        let taken_back = self.undone.pop_if(|(seq, _)| *seq == restored.to).map(|(seq, _)| seq);
+        let taken_back = self.undoable.pop_if(|(seq, _)| *seq == restored.to).map(|(seq, _)| seq);
         if taken_back.is_none() {
-            self.undone.push((at, restored.conversation));
+            self.undoable.push((at, restored.conversation));
         }
         for point in &mut self.points {
             match taken_back {
@@ -256,8 +256,8 @@ impl<'a> Timeline<'a> {
     }
 
     /// The restore that can be undone, because nothing came after it.
-    pub fn undone(&self) -> Option<(Seq, Conversation)> {
-        self.undone.last().copied()
+    pub fn last_undoable(&self) -> Option<(Seq, Conversation)> {
+        self.undoable.last().copied()
     }
 
     pub fn id(&self, point: &Point) -> String {

@@ -193,7 +193,7 @@ impl State {
     }
 }
 
-const fn bad(message: &'static str) -> Reject {
+const fn bad_request(message: &'static str) -> Reject {
     Reject { status: 400, message }
 }
 

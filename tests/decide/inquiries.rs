@@ -48,7 +48,7 @@ fn says(pick: Pick) -> Input {
     Input::Say { said: Said::new(message(""), vec![pick]), by: bob() }
 }
 
-fn seven() -> Reply {
+fn count_of_seven() -> Reply {
     Reply::Accept(Values(json!({"count": 7}).as_object().expect("an object").clone()))
 }
 
@@ -83,7 +83,7 @@ fn a_task_whose_only_call_asks_waits_for_input_and_goes_on_with_the_answer() {
     assert_eq!(case.state.status.state, TaskState::InputRequired);
     let decision = decided(&case, says(answers(None, "proceed_once", "7")));
     assert_eq!(decision.events, [replied(ReplyAction::Accept, bob())]);
-    assert_eq!(decision.effects, [reply(seven())]);
+    assert_eq!(decision.effects, [reply(count_of_seven())]);
     let case = case.record_all(&decision.events).expect_settled();
     assert_eq!(case.state.status.state, TaskState::Working);
     assert_eq!(case.state.asked().count(), 0);
@@ -166,7 +166,7 @@ fn check_62_the_values_in_a_message_are_not_recorded() {
     prompt.parts.push(Part::data(json!({"callId": "c", "outcome": "proceed_once", "answers": {"count": "7"}})));
     let said = Said::new(Arc::new(prompt), vec![answers(None, "proceed_once", "7")]);
     let decision = decided(&open(), Input::Say { said, by: bob() });
-    assert_eq!(decision.effects, [reply(seven())]);
+    assert_eq!(decision.effects, [reply(count_of_seven())]);
     let recorded = serde_json::to_string(&decision.events).expect("JSON");
     assert!(recorded.contains("go on") && !recorded.contains("answers"), "{recorded}");
 }

@@ -115,7 +115,7 @@ fn waits(limit: impl FnOnce(&mut gemini_a2a::limits::Limits), kind: ModelErrorKi
 }
 
 /// Whether a wait is at least this long and at most a fifth longer.
-fn about(wait: u64, least: u64) -> bool {
+fn is_jittered(wait: u64, least: u64) -> bool {
     (least..=least + least / 5).contains(&wait)
 }
 
@@ -125,7 +125,7 @@ fn a_busy_model_is_retried_with_exponential_backoff_up_to_the_cap() {
     let least = [5_000, 10_000, 20_000, 30_000, 30_000, 30_000, 30_000, 30_000, 30_000];
     assert_eq!(waits.len(), least.len(), "ten tries in all");
     for (wait, least) in waits.iter().zip(least) {
-        assert!(about(*wait, least), "{waits:?}");
+        assert!(is_jittered(*wait, least), "{waits:?}");
     }
 }
 
@@ -135,7 +135,7 @@ fn a_longer_retry_after_is_obeyed_and_a_too_long_one_fails() {
     let once = |limits: &mut gemini_a2a::limits::Limits| (limits.model_tries, limits.model_retry_ms) = (2, None);
     for (asked, least) in [(0, 5_000), (4_000, 5_000), (60_000, 60_000), (300_000, 300_000)] {
         let waits = waits(once, busy(asked));
-        assert!(waits.len() == 1 && about(waits[0], least), "{asked}: {waits:?}");
+        assert!(waits.len() == 1 && is_jittered(waits[0], least), "{asked}: {waits:?}");
     }
     assert_eq!(waits(once, busy(300_001)), [0; 0]);
 }

@@ -67,7 +67,7 @@ impl Fixture {
         self.base.join("work")
     }
 
-    fn put(&self, name: &str, text: &str) {
+    fn write_file(&self, name: &str, text: &str) {
         let path = self.work().join(name);
         fs::create_dir_all(path.parent().expect("below the workspace")).expect("ours");
         fs::write(path, text).expect("ours");
@@ -252,7 +252,7 @@ fn patterns_are_judged_by_everything_they_may_match() {
         fixture.asks(line, because);
     }
     for n in 0..LINE_PATHS / 100 {
-        fixture.put(&format!("many/{n}/x"), "");
+        fixture.write_file(&format!("many/{n}/x"), "");
     }
     fixture.runs("cat many/*/x");
     // Dots, and the entries of a directory that holds nothing but `x`.
@@ -296,7 +296,7 @@ fn reading_a_pipe_needs_approval() {
 #[test]
 fn git_reads_only_a_repository_of_the_workspace() {
     let fixture = Fixture::new();
-    let config = |text: &str| fixture.put(".git/config", text);
+    let config = |text: &str| fixture.write_file(".git/config", text);
     for line in ["git status", "cd src && git log", "git diff HEAD~1 -- src/main.rs", "git log origin/main..HEAD"] {
         fixture.runs(line);
     }
@@ -308,15 +308,15 @@ fn git_reads_only_a_repository_of_the_workspace() {
     config(&format!("[user]\n\tname = {}\n", "x".repeat(GIT_CONFIG_BYTES as usize)));
     fixture.asks("git status", "larger than");
     config("");
-    fixture.put(".git/commondir", "../../outside\n");
+    fixture.write_file(".git/commondir", "../../outside\n");
     fixture.asks("git status", "commondir");
     fs::remove_file(fixture.work().join(".git/commondir")).expect("ours");
-    fixture.put(".git/objects/info/alternates", "/elsewhere\n");
+    fixture.write_file(".git/objects/info/alternates", "/elsewhere\n");
     fixture.asks("git status", "alternates");
     fs::remove_file(fixture.work().join(".git/objects/info/alternates")).expect("ours");
     fixture.asks("cd bare && git status", "bare git repository");
     // A repository within the repository.
-    fixture.put("src/.git", "gitdir: ../../outside\n");
+    fixture.write_file("src/.git", "gitdir: ../../outside\n");
     fixture.asks("cd src && git status", ".git is a file");
     fixture.runs("git status");
     fs::remove_file(fixture.work().join("src/.git")).expect("ours");
@@ -357,16 +357,16 @@ fn git_does_not_enter_submodules() {
     fixture.runs("git status");
     index(0o160_000);
     fixture.asks("git status", "no .gitmodules");
-    fixture.put(".gitmodules", "[submodule \"s\"]\n\tpath = sub\n\turl = https://host/gitignore\n");
+    fixture.write_file(".gitmodules", "[submodule \"s\"]\n\tpath = sub\n\turl = https://host/gitignore\n");
     fixture.runs("git status");
     fixture.runs("cd src && git diff");
     for text in ["\tignore = none\n", "[submodule \"s\"]\n\tIGNORE=dirty\n", "[submodule \"s\"] ignore = none\n"] {
-        fixture.put(".gitmodules", &format!("[submodule \"s\"]\n\tpath = sub\n{text}"));
+        fixture.write_file(".gitmodules", &format!("[submodule \"s\"]\n\tpath = sub\n{text}"));
         fixture.asks("git status", ".gitmodules has");
     }
     index(0o100_644);
     fixture.runs("git status");
-    fixture.put(".git/index", "DIRC");
+    fixture.write_file(".git/index", "DIRC");
     fixture.asks("git status", "index is not understood");
     let file = fs::File::create(fixture.work().join(".git/index")).expect("ours");
     file.set_len(GIT_INDEX_BYTES + 1).expect("ours");
@@ -379,11 +379,11 @@ fn git_does_not_enter_submodules() {
 #[test]
 fn redirection_targets_are_checked_like_edits() {
     let fixture = Fixture::new();
-    fixture.put(".env", "");
-    fixture.put(".gemini/settings.json", "");
-    fixture.put(".vscode/tasks.json", "");
-    fixture.put("node_modules/x/index.js", "");
-    fixture.put("second.txt", "");
+    fixture.write_file(".env", "");
+    fixture.write_file(".gemini/settings.json", "");
+    fixture.write_file(".vscode/tasks.json", "");
+    fixture.write_file("node_modules/x/index.js", "");
+    fixture.write_file("second.txt", "");
     fs::hard_link(fixture.work().join("second.txt"), fixture.work().join("first.txt")).expect("ours");
     fs::hard_link(fixture.base.join("outside/secret.txt"), fixture.work().join("hard.txt")).expect("ours");
     fixture.link("src/new.rs", "dangling_inside");

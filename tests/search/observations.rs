@@ -53,18 +53,18 @@ impl Observations {
             }
             Event::CallAsked { call, .. } => self.asked(call)?,
             Event::CallAnswered { call, choice, rules, .. } => self.answered(call, *choice, rules.len())?,
-            Event::CallReady { call, .. } if !self.of(call)?.granted => {
+            Event::CallReady { call, .. } if !self.open_call(call)?.granted => {
                 return Err(format!("{call} is ready and nobody allowed it"));
             }
             Event::CallStarted { call } => self.started(call, state)?,
             Event::CommandBegan => self.command_began(state)?,
-            Event::CallEnded { call, .. } => self.of(call)?.ended = true,
+            Event::CallEnded { call, .. } => self.open_call(call)?.ended = true,
             Event::CallPlanned { call, .. }
             | Event::CallReady { call, .. }
             | Event::CallOutput { call, .. }
             | Event::CallInquired { call, .. }
             | Event::CallReplied { call, .. }
-            | Event::CallStale { call } => drop(self.of(call)?),
+            | Event::CallStale { call } => drop(self.open_call(call)?),
             // Allowed after the end of the call: a worker may write its file before it learns that its call was cancelled.
             Event::FileChanged(change) if self.calls[index(&change.call)].starts == 0 => {
                 return Err(format!("{} changed a file before it started", change.call));
@@ -75,7 +75,7 @@ impl Observations {
     }
 
     fn asked(&mut self, call: &CallId) -> Result<(), String> {
-        let observations = self.of(call)?;
+        let observations = self.open_call(call)?;
         if observations.asks != observations.answers {
             return Err(format!("{call} has two open questions"));
         }
@@ -87,7 +87,7 @@ impl Observations {
         if choice == Choice::ProceedAlwaysAndSave {
             self.to_save += rules as u8;
         }
-        let observations = self.of(call)?;
+        let observations = self.open_call(call)?;
         if observations.answers == observations.asks {
             return Err(format!("{call} was answered twice"));
         }
@@ -97,7 +97,7 @@ impl Observations {
     }
 
     fn started(&mut self, call: &CallId, state: &State) -> Result<(), String> {
-        let observations = self.of(call)?;
+        let observations = self.open_call(call)?;
         if !std::mem::take(&mut observations.granted) {
             return Err(format!("{call} started and nobody allowed it"));
         }
@@ -122,7 +122,7 @@ impl Observations {
         Ok(())
     }
 
-    fn of(&mut self, call: &CallId) -> Result<&mut CallObservations, String> {
+    fn open_call(&mut self, call: &CallId) -> Result<&mut CallObservations, String> {
         let observations = &mut self.calls[index(call)];
         if observations.ended {
             return Err(format!("an event about {call} follows its end"));

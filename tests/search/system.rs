@@ -146,7 +146,7 @@ pub fn index(call: &CallId) -> usize {
 }
 
 /// Whether an answer allows later calls too.
-fn lasts(choice: Choice) -> bool {
+fn allows_later_calls(choice: Choice) -> bool {
     !matches!(choice, Choice::ProceedOnce | Choice::Cancel)
 }
 
@@ -188,7 +188,7 @@ impl SystemState {
                     // These two are for tools of MCP servers only.
                     let of_servers = [Choice::ProceedAlwaysTool, Choice::ProceedAlwaysServer];
                     for choice in Choice::ALL.into_iter().filter(|choice| !of_servers.contains(choice)) {
-                        if !lasts(choice) || self.budget.always > 0 {
+                        if !allows_later_calls(choice) || self.budget.always > 0 {
                             actions.push(Action::Pick { who, call, choice });
                         }
                     }
@@ -304,7 +304,7 @@ impl SystemState {
     fn pick(&mut self, who: usize, call: usize, choice: Choice) -> Input {
         let observations = &mut self.observations.calls[call];
         observations.picked[who] = observations.asks;
-        if lasts(choice) {
+        if allows_later_calls(choice) {
             self.budget.always -= 1;
         }
         let pick = Pick {

@@ -89,7 +89,7 @@ impl Core {
         let ticket = Ticket::new(&caller.principal, rights, task, origin, now.unix_ms + TICKET_MS, nonce);
         let ticket = ticket.map_err(right_missing)?;
         let words: Vec<&str> = ticket.rights().iter().map(|right| right.word()).collect();
-        let what = What::default().with("rights", json!(words)).maybe("origin", ticket.origin.clone());
+        let what = What::default().with("rights", json!(words)).optional("origin", ticket.origin.clone());
         self.audit_as(caller, Kind::Ticket, ticket.task.as_ref(), what, now);
         let text = ticket.write(&self.access.ticket_key(&caller.principal));
         self.answer_now(caller.conn, &a2a::ticket(&text, TICKET_MS), now)

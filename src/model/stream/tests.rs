@@ -151,7 +151,7 @@ fn thoughts_have_a_subject_and_a_description() {
         ("****x", thought_note("", "x")),
     ];
     for (text, expected) in table {
-        assert_eq!(thought(text), expected, "{text}");
+        assert_eq!(parse_thought(text), expected, "{text}");
     }
 }
 

@@ -43,7 +43,7 @@ impl Destination {
     fn point(point: &Point, scope: Scope) -> Destination {
         Destination {
             to: point.seq,
-            words: format!("before {}", report::what(point)),
+            words: format!("before {}", report::point_text(point)),
             scope,
             conversation: scope.conversation(),
             items: point.items(),
@@ -165,7 +165,7 @@ impl Work<'_> {
                     return report::refused(format!("There are no {count} prompts to undo in task {}.", timeline.task));
                 }
             },
-            Action::Redo => match timeline.undone() {
+            Action::Redo => match timeline.last_undoable() {
                 Some((to, conversation)) => Destination {
                     to,
                     words: "before the last undo".into(),
@@ -216,7 +216,7 @@ impl Work<'_> {
         let plans = self.timeline.plan(point.seq);
         let diff: String = plans.iter().map(|plan| self.restorer.diff(plan)).collect();
         let text = match diff.as_str() {
-            "" => format!("Going back to before {} would change no files.", report::what(point)),
+            "" => format!("Going back to before {} would change no files.", report::point_text(point)),
             diff => without_middle(diff, RESTORE_DIFF_CHARS).into_owned(),
         };
         let data = json!({ "type": "message", "messageType": "info", "content": text });

@@ -97,7 +97,7 @@ impl Texts {
                     what = what.hashed(ANSWERS, &json::bytes(answers.as_ref()));
                 }
                 let rules: Vec<Value> = rules.iter().map(|rule| self.value(&json!(rule))).collect();
-                (Kind::Answered, Cause::Person, what.maybe("rules", (!rules.is_empty()).then_some(rules)))
+                (Kind::Answered, Cause::Person, what.optional("rules", (!rules.is_empty()).then_some(rules)))
             }
             Event::CallReplied { call, nr, action, fields, .. } => {
                 let fields: Vec<Value> = fields.iter().map(|field| self.text(field)).collect();
@@ -111,11 +111,11 @@ impl Texts {
                     what = what.hashed(EDITED, edited.as_bytes());
                 }
                 let confined = call.confinement != Confinement::None;
-                (Kind::Ran, Cause::Agent, what.maybe("confined", confined.then_some(true)))
+                (Kind::Ran, Cause::Agent, what.optional("confined", confined.then_some(true)))
             }
             Event::CallEnded { call, ending } => {
                 let tool = state.call(call).map(|call| self.text(&call.request.name));
-                let what = What::default().with("call", self.text(call.as_str())).maybe("tool", tool);
+                let what = What::default().with("call", self.text(call.as_str())).optional("tool", tool);
                 (Kind::Result, Cause::Agent, ended(what, ending))
             }
             _ => return None,
@@ -138,7 +138,7 @@ impl Texts {
     /// A webhook with its host only, because the rest of its URL may be secret.
     fn hook(&self, id: &ConfigId, target: Option<&Target>) -> What {
         let host = target.map(|target| self.text(host(&target.url)));
-        What::default().with("hook", self.text(id.as_str())).maybe("host", host)
+        What::default().with("hook", self.text(id.as_str())).optional("host", host)
     }
 
     fn created(&self, created: &Created) -> What {
@@ -147,7 +147,7 @@ impl Texts {
         let what = what.with("workspace", self.text(&created.workspace)).with("model", self.text(&created.model));
         let parent = created.parent.as_ref().map(|(task, _)| self.text(task.as_str()));
         let auto = created.auto_execute.then_some(true);
-        what.with("mode", mode).maybe("parent", parent).maybe("auto_execute", auto)
+        what.with("mode", mode).optional("parent", parent).optional("auto_execute", auto)
     }
 
     fn prompted(&self, message: &Message, turn: u32) -> What {
@@ -166,8 +166,8 @@ impl Texts {
         };
         let shown = self.prompts == Prompts::Whole && bytes <= AUDIT_PROMPT_BYTES as u64;
         let text = shown.then(|| (self.redact)(&message.text()));
-        let what = what.with("sha256", sha256).with("bytes", bytes).maybe("text", text);
-        what.maybe("others", (files > 0).then_some(files))
+        let what = what.with("sha256", sha256).with("bytes", bytes).optional("text", text);
+        what.optional("others", (files > 0).then_some(files))
     }
 
     /// A slash command. Its arguments are part of a prompt.
@@ -185,7 +185,7 @@ impl Texts {
         let what = What::default().with("call", self.text(call.id().as_str()));
         let what = what.with("tool", self.text(&call.request.name));
         let what = What([what.0, self.args(&call.request.args)].concat());
-        what.maybe("file", call.plan.as_ref().and_then(|plan| self.file(&plan.question)))
+        what.optional("file", call.plan.as_ref().and_then(|plan| self.file(&plan.question)))
     }
 
     /// The real path of the file that an edit is about.

@@ -338,12 +338,12 @@ impl Spec {
         Spec { arguments, ..self }
     }
 
-    fn also(self, alias: &str) -> Spec {
+    fn with_alias(self, alias: &str) -> Spec {
         Spec { aliases: vec![alias.into()], ..self }
     }
 
     /// A command about one entry of the list that the group's `list` shows.
-    fn about_one(name: &str, description: &str) -> Spec {
+    fn for_entry(name: &str, description: &str) -> Spec {
         let spec =
             Spec::new(name, description).in_workspace().with(vec![Argument::required("name", "Its name in the list.")]);
         Spec { takes: Takes::Line, ..spec }

@@ -44,7 +44,7 @@ pub fn list(timeline: &Timeline, points: &[(&Point, Vec<String>, Condition)], hi
     let mut content = Vec::new();
     for (number, (point, files, condition)) in (1..).zip(points) {
         let (id, time) = (timeline.id(point), rfc3339(point.at));
-        let what = what(point);
+        let what = point_text(point);
         let paths = if files.is_empty() { "no files".to_owned() } else { files.join(", ") };
         lines.push(format!("{number}  {id}  {time}  before {what}: {paths} ({})", condition.words()));
         let name = checkpoint(point).unwrap_or_else(|| id.clone());
@@ -68,7 +68,7 @@ pub fn list(timeline: &Timeline, points: &[(&Point, Vec<String>, Condition)], hi
 }
 
 /// The text for what comes after a point.
-pub fn what(point: &Point) -> String {
+pub fn point_text(point: &Point) -> String {
     match &point.before {
         Before::Turn { prompt } => format!("\"{prompt}\""),
         Before::Call { tool, file, .. } => format!("{tool} {}", file.as_deref().unwrap_or_default()),

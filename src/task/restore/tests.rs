@@ -96,29 +96,29 @@ fn what_was_undone_is_not_undone_again_and_can_be_redone_until_something_happens
     with(&[edits.clone(), more.clone(), undo.clone()], |timeline| {
         assert_eq!(points(timeline), [3]);
         assert_eq!(plan(timeline, 3), [("a".into(), Some("1".into()), Some("2".into()))]);
-        assert_eq!(timeline.undone(), Some((Seq(10), Conversation::Rewound)));
+        assert_eq!(timeline.last_undoable(), Some((Seq(10), Conversation::Rewound)));
         assert_eq!(plan(timeline, 10), [("a".into(), Some("3".into()), Some("2".into()))]);
     });
     let log = [edits, more, undo, both];
     with(&log, |timeline| {
         assert_eq!((points(timeline), plan(timeline, 3)), (vec![], vec![]));
-        assert_eq!(timeline.undone().map(|(seq, _)| seq), Some(Seq(11)));
+        assert_eq!(timeline.last_undoable().map(|(seq, _)| seq), Some(Seq(11)));
     });
     let once = [&log[..], &[redo(11, "1", "2")]].concat();
     with(&once, |timeline| {
         assert_eq!(points(timeline), [3]);
-        assert_eq!(timeline.undone().map(|(seq, _)| seq), Some(Seq(10)), "the first undo is left");
+        assert_eq!(timeline.last_undoable().map(|(seq, _)| seq), Some(Seq(10)), "the first undo is left");
         assert_eq!(plan(timeline, 10), [("a".into(), Some("3".into()), Some("2".into()))]);
     });
     let twice = [&once[..], &[redo(10, "2", "3")]].concat();
     with(&twice, |timeline| {
-        assert_eq!((points(timeline), timeline.undone()), (vec![7, 3], None));
+        assert_eq!((points(timeline), timeline.last_undoable()), (vec![7, 3], None));
         assert_eq!(plan(timeline, 3), [("a".into(), Some("1".into()), Some("3".into()))]);
     });
-    with(&[&log[..], &[turn(3, &[])]].concat(), |timeline| assert_eq!(timeline.undone(), None));
+    with(&[&log[..], &[turn(3, &[])]].concat(), |timeline| assert_eq!(timeline.last_undoable(), None));
     let shell = json!({ "shell_began": { "command": "make", "by": { "client": "ann", "via": "test" } } });
     with(&[&log[..], &[vec![shell]]].concat(), |timeline| {
-        assert_eq!(timeline.undone(), None);
+        assert_eq!(timeline.last_undoable(), None);
         assert_eq!(timeline.not_undone(Seq(3)), ["make"]);
         assert_eq!(timeline.not_undone(Seq(13)), [""; 0]);
     });

@@ -5,7 +5,7 @@
 //! bytes that arrived, not with those announced, and never exceeds the limit.
 
 use super::head::{line_end, refusal, section_end};
-use super::{Reject, bad};
+use super::{Reject, bad_request};
 use crate::base::buf::Buf;
 use crate::limits::Limits;
 
@@ -63,7 +63,7 @@ impl Body {
                     return Ok(if *remaining == 0 { Filled::Wholly } else { Filled::Partly });
                 }
                 Body::ChunkLine { scanned } => {
-                    let too_long = bad("the line of a chunk is too long");
+                    let too_long = bad_request("the line of a chunk is too long");
                     let room = limits.chunk_line_bytes;
                     let Some(end) = line_end(rx.as_slice(), scanned, room, too_long)? else {
                         return Ok(Filled::Partly);
@@ -89,7 +89,7 @@ impl Body {
                         rx.consume(2);
                         *self = Body::ChunkLine { scanned: 0 };
                     }
-                    _ => return Err(bad("a chunk does not end where it says")),
+                    _ => return Err(bad_request("a chunk does not end where it says")),
                 },
                 Body::Trailers { scanned } => {
                     let Some(end) = section_end(rx.as_slice(), scanned, limits)? else {
@@ -123,10 +123,10 @@ fn chunk_size(line: &[u8]) -> Result<u64, Reject> {
     let digits = line.iter().take_while(|b| b.is_ascii_hexdigit()).count();
     let (size, extension) = line.split_at(digits);
     if size.is_empty() || size.len() > 16 {
-        return Err(bad("the size of a chunk is not 1 to 16 hexadecimal digits"));
+        return Err(bad_request("the size of a chunk is not 1 to 16 hexadecimal digits"));
     }
     if !is_extension(extension) {
-        return Err(bad("the line of a chunk is not `size` or `size;name=value`"));
+        return Err(bad_request("the line of a chunk is not `size` or `size;name=value`"));
     }
     Ok(size.iter().fold(0, |sum, &digit| {
         let value = (digit as char).to_digit(16).expect("counted as a hexadecimal digit");
@@ -187,7 +187,7 @@ fn check_trailers(bytes: &[u8], limits: &Limits) -> Result<(), Reject> {
     let mut fields = vec![httparse::EMPTY_HEADER; limits.head_fields];
     match httparse::parse_headers(bytes, &mut fields) {
         Ok(httparse::Status::Complete((len, _))) if len == bytes.len() => Ok(()),
-        Ok(_) => Err(bad("the trailers are not header fields")),
+        Ok(_) => Err(bad_request("the trailers are not header fields")),
         Err(error) => Err(refusal(error, bytes)),
     }
 }

@@ -4,7 +4,7 @@
 //! these, and parsers disagree about them.
 
 use super::body::Body;
-use super::{Reject, bad};
+use super::{Reject, bad_request};
 use crate::base::buf::Buf;
 use crate::base::http::{Headers, Method, Request, Version};
 use crate::limits::Limits;
@@ -32,7 +32,7 @@ impl Search {
         while self.scanned == 0 && rx.as_slice().starts_with(b"\r\n") {
             self.blanks += 1;
             if self.blanks > limits.blank_lines {
-                return Err(bad("empty lines instead of a request"));
+                return Err(bad_request("empty lines instead of a request"));
             }
             rx.consume(2);
         }
@@ -71,10 +71,10 @@ pub(super) fn line_end(
         *scanned += 1;
         match (byte, after_cr) {
             (b'\n', true) => return Ok(Some(*scanned)),
-            (b'\n', false) => return Err(bad("a line ends in LF without CR")),
-            (_, true) => return Err(bad("a CR stands without LF")),
+            (b'\n', false) => return Err(bad_request("a line ends in LF without CR")),
+            (_, true) => return Err(bad_request("a CR stands without LF")),
             (b'\r' | b'\t' | b' '..=b'~', false) => {}
-            (_, false) => return Err(bad("a byte that is not printable ASCII")),
+            (_, false) => return Err(bad_request("a byte that is not printable ASCII")),
         }
     }
     Ok(None)
@@ -86,16 +86,16 @@ pub(super) fn parse(bytes: &[u8], limits: &Limits) -> Result<Head, Reject> {
     let mut raw = httparse::Request::new(&mut fields);
     match raw.parse(bytes) {
         Ok(Status::Complete(len)) if len == bytes.len() => {}
-        Ok(_) => return Err(bad("the head is not a request")),
+        Ok(_) => return Err(bad_request("the head is not a request")),
         Err(error) => return Err(refusal(error, bytes)),
     }
     let (Some(method), Some(target), Some(minor)) = (raw.method, raw.path, raw.version) else {
-        return Err(bad("the head is not a request"));
+        return Err(bad_request("the head is not a request"));
     };
     let version = if minor == 0 { Version::Http10 } else { Version::Http11 };
     let mut headers = Headers::default();
     for field in raw.headers.iter() {
-        let value = str::from_utf8(field.value).map_err(|_| bad("a header value is not ASCII"))?;
+        let value = str::from_utf8(field.value).map_err(|_| bad_request("a header value is not ASCII"))?;
         headers.push(field.name, value);
     }
 
@@ -125,9 +125,11 @@ pub(super) fn refusal(error: httparse::Error, bytes: &[u8]) -> Reject {
     match error {
         Error::TooManyHeaders => Reject { status: 431, message: "more header fields than this server takes" },
         Error::Version => version_refusal(bytes),
-        Error::HeaderName => bad("a header line does not begin with a name and a colon"),
-        Error::HeaderValue => bad("the value of a header field is not text"),
-        Error::NewLine | Error::Status | Error::Token => bad("the request line is not `METHOD target HTTP/1.1`"),
+        Error::HeaderName => bad_request("a header line does not begin with a name and a colon"),
+        Error::HeaderValue => bad_request("the value of a header field is not text"),
+        Error::NewLine | Error::Status | Error::Token => {
+            bad_request("the request line is not `METHOD target HTTP/1.1`")
+        }
     }
 }
 
@@ -141,7 +143,7 @@ fn version_refusal(bytes: &[u8]) -> Reject {
         {
             Reject { status: 505, message: "this server speaks HTTP/1.1 and HTTP/1.0" }
         }
-        _ => bad("the request line is not `METHOD target HTTP/1.1`"),
+        _ => bad_request("the request line is not `METHOD target HTTP/1.1`"),
     }
 }
 
@@ -149,12 +151,12 @@ fn version_refusal(bytes: &[u8]) -> Reject {
 fn host(headers: &Headers, version: Version) -> Result<Option<Authority>, Reject> {
     let mut hosts = headers.all("host");
     match (hosts.next(), hosts.next(), version) {
-        (Some(_), Some(_), _) => Err(bad("more than one Host")),
+        (Some(_), Some(_), _) => Err(bad_request("more than one Host")),
         (Some(host), None, _) => match uri::host_of(host) {
             Some(authority) => Ok(Some(authority)),
-            None => Err(bad("Host is not `name` or `name:port`, without anything else")),
+            None => Err(bad_request("Host is not `name` or `name:port`, without anything else")),
         },
-        (None, _, Version::Http11) => Err(bad("HTTP/1.1 needs a Host")),
+        (None, _, Version::Http11) => Err(bad_request("HTTP/1.1 needs a Host")),
         (None, _, Version::Http10) => Ok(None),
     }
 }
@@ -168,7 +170,7 @@ fn check_single(headers: &Headers) -> Result<(), Reject> {
         ("content-type", "more than one Content-Type"),
     ] {
         if headers.all(name).nth(1).is_some() {
-            return Err(bad(message));
+            return Err(bad_request(message));
         }
     }
     Ok(())
@@ -184,12 +186,12 @@ fn route(method: &str, target: &str, host: Option<&Authority>, limits: &Limits) 
     if method == Method::Options && target == "*" {
         return Ok((method, target.to_owned(), Vec::new()));
     }
-    let target = uri::target_of(target).map_err(bad)?;
+    let target = uri::target_of(target).map_err(bad_request)?;
     if let (Some(theirs), Some(host)) = (&target.authority, host) {
         // Absolute targets are `http` ones, so a port left out means 80 on both sides.
         let port = |authority: &Authority| authority.port.unwrap_or(80);
         if theirs.host != host.host || port(theirs) != port(host) {
-            return Err(bad("the target and Host name different servers"));
+            return Err(bad_request("the target and Host name different servers"));
         }
     }
     if target.query.len() > limits.head_fields {
@@ -204,21 +206,21 @@ fn framing(headers: &Headers, version: Version, limits: &Limits) -> Result<Body,
     let mut codings = headers.all("transfer-encoding");
     match (lengths.next(), codings.next()) {
         (None, None) => Ok(Body::Fixed { remaining: 0 }),
-        (Some(_), Some(_)) => Err(bad("both Content-Length and Transfer-Encoding")),
-        (Some(_), None) if lengths.next().is_some() => Err(bad("more than one Content-Length")),
-        (Some(length), None) => fixed(length, limits),
-        (None, Some(_)) if version == Version::Http10 => Err(bad("HTTP/1.0 knows no Transfer-Encoding")),
-        (None, Some(_)) if codings.next().is_some() => Err(bad("more than one Transfer-Encoding")),
+        (Some(_), Some(_)) => Err(bad_request("both Content-Length and Transfer-Encoding")),
+        (Some(_), None) if lengths.next().is_some() => Err(bad_request("more than one Content-Length")),
+        (Some(length), None) => fixed_length(length, limits),
+        (None, Some(_)) if version == Version::Http10 => Err(bad_request("HTTP/1.0 knows no Transfer-Encoding")),
+        (None, Some(_)) if codings.next().is_some() => Err(bad_request("more than one Transfer-Encoding")),
         (None, Some(coding)) if coding.eq_ignore_ascii_case("chunked") => Ok(Body::ChunkLine { scanned: 0 }),
         (None, Some(coding)) => Err(coding_refusal(coding)),
     }
 }
 
-fn fixed(length: &str, limits: &Limits) -> Result<Body, Reject> {
+fn fixed_length(length: &str, limits: &Limits) -> Result<Body, Reject> {
     if length.is_empty() || !length.bytes().all(|b| b.is_ascii_digit()) {
-        return Err(bad("Content-Length is not a number"));
+        return Err(bad_request("Content-Length is not a number"));
     }
-    let length: u64 = length.parse().map_err(|_| bad("Content-Length has too many digits"))?;
+    let length: u64 = length.parse().map_err(|_| bad_request("Content-Length has too many digits"))?;
     match usize::try_from(length) {
         Ok(remaining) if remaining <= limits.body_bytes => Ok(Body::Fixed { remaining }),
         _ => Ok(Body::TooLarge),
@@ -234,7 +236,7 @@ fn coding_refusal(coding: &str) -> Reject {
     if last.eq_ignore_ascii_case("chunked") && !codings.any(known_twice) {
         Reject { status: 501, message: "the only Transfer-Encoding here is chunked" }
     } else {
-        bad("Transfer-Encoding does not end in one chunked")
+        bad_request("Transfer-Encoding does not end in one chunked")
     }
 }
 

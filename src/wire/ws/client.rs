@@ -60,7 +60,7 @@ impl HandshakeRequest {
             headers.push(field.name, &String::from_utf8_lossy(field.value));
         }
         match response.code {
-            Some(101) => self.agreed(&headers).map(|()| Some(head)),
+            Some(101) => self.check_headers(&headers).map(|()| Some(head)),
             status => {
                 let len = headers.get("content-length").and_then(|len| len.parse().ok()).unwrap_or(0_usize);
                 let whole = head.saturating_add(len).min(ANSWER_BYTES);
@@ -74,7 +74,7 @@ impl HandshakeRequest {
         }
     }
 
-    fn agreed(&self, headers: &Headers) -> Result<(), Denied> {
+    fn check_headers(&self, headers: &Headers) -> Result<(), Denied> {
         if !headers.lists("upgrade", "websocket") || headers.get("sec-websocket-accept") != Some(&accept(&self.key)) {
             Err(Denied::Foreign("its WebSocket handshake is wrong"))
         } else if headers.get("sec-websocket-protocol") != Some(self.protocol) {
@@ -103,7 +103,7 @@ mod tests {
 
     const PROTOCOL: &str = "gemini-a2a.v1";
 
-    fn ask() -> HandshakeRequest {
+    fn handshake_request() -> HandshakeRequest {
         let target = format!("/ws?client={}", percent::encoded("ann & bob@höst"));
         HandshakeRequest {
             host: "localhost".into(),
@@ -114,7 +114,7 @@ mod tests {
         }
     }
 
-    fn agreement() -> String {
+    fn acceptance() -> String {
         let mut out = Vec::new();
         ws::write_upgrade(&mut out, "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=", Some(PROTOCOL), &[]);
         String::from_utf8(out).expect("ASCII")
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn the_server_accepts_the_request() {
-        let text = ask().request();
+        let text = handshake_request().request();
         let mut lines = text.lines();
         let target = lines.next().and_then(|line| line.strip_prefix("GET ")?.strip_suffix(" HTTP/1.1"));
         let target = uri::target_of(target.expect("a request line")).expect("a target");
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn a_token_is_sent_and_never_shown() {
-        let ask = HandshakeRequest { token: Some(Secret::new("ga2a_a_xyz")), ..ask() };
+        let ask = HandshakeRequest { token: Some(Secret::new("ga2a_a_xyz")), ..handshake_request() };
         assert!(ask.request().contains("\r\nAuthorization: Bearer ga2a_a_xyz\r\n"));
         assert!(ask.request().ends_with("\r\n\r\n") && !format!("{ask:?}").contains("xyz"));
         let body = r#"{"error":"Who is ga2a_a_xyz?"}"#;
@@ -149,16 +149,16 @@ mod tests {
 
     #[test]
     fn an_agreement_may_arrive_in_pieces_and_frames_may_follow_it() {
-        let agreement = agreement();
-        for cut in 0..agreement.len() {
-            assert_eq!(ask().response(&agreement.as_bytes()[..cut]), Ok(None), "{cut}");
+        let acceptance = acceptance();
+        for cut in 0..acceptance.len() {
+            assert_eq!(handshake_request().response(&acceptance.as_bytes()[..cut]), Ok(None), "{cut}");
         }
-        assert_eq!(ask().response(format!("{agreement}frames").as_bytes()), Ok(Some(agreement.len())));
+        assert_eq!(handshake_request().response(format!("{acceptance}frames").as_bytes()), Ok(Some(acceptance.len())));
     }
 
     #[test]
     fn responses_of_other_servers_are_refused() {
-        let agreement = agreement();
+        let acceptance = acceptance();
         for (from, to, why) in [
             ("s3pPLMBiTxaQ9kYGzzhZRbK+xOo=", "s3pPLMBiTxaQ9kYGzzhZRbK+xOO=", "handshake is wrong"),
             ("Upgrade: websocket", "Upgrade: h2c", "handshake is wrong"),
@@ -167,8 +167,8 @@ mod tests {
             ("Upgrade:", "Sec-WebSocket-Extensions: permessage-deflate\r\nUpgrade:", "nobody asked for"),
             ("HTTP/1.1", "SSH-2.0", "does not speak HTTP"),
         ] {
-            let answer = agreement.replacen(from, to, 1);
-            match ask().response(answer.as_bytes()) {
+            let answer = acceptance.replacen(from, to, 1);
+            match handshake_request().response(answer.as_bytes()) {
                 Err(Denied::Foreign(found)) => assert!(found.contains(why), "{to}: {found}"),
                 other => panic!("{to}: {other:?}"),
             }
@@ -188,9 +188,13 @@ mod tests {
             ("", None),
         ] {
             let text = refused(body);
-            assert_eq!(ask().response(text.as_bytes()), Err(Denied::Status(403, why.map(str::to_owned))), "{body}");
+            assert_eq!(
+                handshake_request().response(text.as_bytes()),
+                Err(Denied::Status(403, why.map(str::to_owned))),
+                "{body}"
+            );
             for cut in 0..text.len() {
-                assert_eq!(ask().response(&text.as_bytes()[..cut]), Ok(None), "{cut}");
+                assert_eq!(handshake_request().response(&text.as_bytes()[..cut]), Ok(None), "{cut}");
             }
         }
     }
@@ -199,17 +203,17 @@ mod tests {
     fn an_answer_has_a_limit() {
         let begin = "HTTP/1.1 403 Forbidden\r\n";
         let endless = |len: usize| format!("{begin}X: {}", "x".repeat(len - begin.len() - 3));
-        assert_eq!(ask().response(endless(ANSWER_BYTES - 1).as_bytes()), Ok(None));
+        assert_eq!(handshake_request().response(endless(ANSWER_BYTES - 1).as_bytes()), Ok(None));
         let long = Err(Denied::Foreign("its answer is too long"));
-        assert_eq!(ask().response(endless(ANSWER_BYTES).as_bytes()), long);
+        assert_eq!(handshake_request().response(endless(ANSWER_BYTES).as_bytes()), long);
         let fields = |count: usize| format!("{begin}{}\r\n", "X: y\r\n".repeat(count));
-        assert_eq!(ask().response(fields(ANSWER_FIELDS).as_bytes()), Err(Denied::Status(403, None)));
-        assert_eq!(ask().response(fields(ANSWER_FIELDS + 1).as_bytes()), long);
+        assert_eq!(handshake_request().response(fields(ANSWER_FIELDS).as_bytes()), Err(Denied::Status(403, None)));
+        assert_eq!(handshake_request().response(fields(ANSWER_FIELDS + 1).as_bytes()), long);
         // No more than this is awaited of a long body.
         let mut text = format!("{begin}Content-Length: 4294967295\r\n\r\n");
         text.push_str(&"x".repeat(ANSWER_BYTES - text.len() - 1));
-        assert_eq!(ask().response(text.as_bytes()), Ok(None));
+        assert_eq!(handshake_request().response(text.as_bytes()), Ok(None));
         text.push('x');
-        assert_eq!(ask().response(text.as_bytes()), Err(Denied::Status(403, None)));
+        assert_eq!(handshake_request().response(text.as_bytes()), Err(Denied::Status(403, None)));
     }
 }

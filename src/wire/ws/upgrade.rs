@@ -40,18 +40,18 @@ pub fn upgrade(request: &Request) -> Result<Upgrade, Refused> {
         || !headers.lists("upgrade", "websocket")
         || !headers.lists("connection", "upgrade")
     {
-        return Err(required(
+        return Err(upgrade_required(
             "this is a WebSocket: ask over HTTP/1.1 with `Upgrade: websocket` and `Connection: Upgrade`",
         ));
     }
     if only(headers, "sec-websocket-version") != Some(VERSION) {
-        let mut refused = required("the WebSocket spoken here is the one of `Sec-WebSocket-Version: 13`");
+        let mut refused = upgrade_required("the WebSocket spoken here is the one of `Sec-WebSocket-Version: 13`");
         refused.headers.push(("Sec-WebSocket-Version", VERSION.to_owned()));
         return Err(refused);
     }
     let key = only(headers, "sec-websocket-key")
         .filter(|key| STANDARD.decode(key).is_ok_and(|nonce| nonce.len() == NONCE_BYTES))
-        .ok_or_else(|| bad("there must be one Sec-WebSocket-Key, 16 bytes in base64"))?;
+        .ok_or_else(|| bad_request("there must be one Sec-WebSocket-Key, 16 bytes in base64"))?;
     Ok(Upgrade { accept: accept(key), protocols: protocols(headers)? })
 }
 
@@ -84,7 +84,7 @@ fn protocols(headers: &Headers) -> Result<Vec<String>, Refused> {
     let mut protocols: Vec<String> = Vec::new();
     for protocol in headers.list("sec-websocket-protocol") {
         if !is_token(protocol) {
-            return Err(bad("Sec-WebSocket-Protocol is not a list of names"));
+            return Err(bad_request("Sec-WebSocket-Protocol is not a list of names"));
         }
         if protocols.iter().all(|known| known != protocol) {
             protocols.push(protocol.to_owned());
@@ -104,7 +104,7 @@ fn is_token(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(in_token)
 }
 
-fn required(message: &'static str) -> Refused {
+fn upgrade_required(message: &'static str) -> Refused {
     Refused {
         status: 426,
         message,
@@ -112,7 +112,7 @@ fn required(message: &'static str) -> Refused {
     }
 }
 
-fn bad(message: &'static str) -> Refused {
+fn bad_request(message: &'static str) -> Refused {
     Refused { status: 400, message, headers: Vec::new() }
 }
 
@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn a_key_is_sixteen_bytes() {
-        let refused = bad("there must be one Sec-WebSocket-Key, 16 bytes in base64");
+        let refused = bad_request("there must be one Sec-WebSocket-Key, 16 bytes in base64");
         for values in [
             &[][..],
             &[""],
@@ -260,7 +260,11 @@ mod tests {
         assert_eq!(protocols_of(&["Chat, chat"]), found(&["Chat", "chat"]));
         assert_eq!(protocols_of(&[""]), found(&[]));
         for wrong in ["a b", "a/b", "\"a\"", "a;q=1", "x, a\u{1}", "é"] {
-            assert_eq!(protocols_of(&[wrong]), Err(bad("Sec-WebSocket-Protocol is not a list of names")), "{wrong:?}");
+            assert_eq!(
+                protocols_of(&[wrong]),
+                Err(bad_request("Sec-WebSocket-Protocol is not a list of names")),
+                "{wrong:?}"
+            );
         }
     }
 

@@ -126,7 +126,7 @@ fn audit(plan: &Plan, instance: &str) -> Result<(AuditFile, AuditSetup), StoreEr
         n => plan.log.info(format_args!("audit: chain {instance} continues behind entry {n}, {}", head.hash)),
     }
     let began = What::default().with("version", env!("CARGO_PKG_VERSION")).with("pid", std::process::id());
-    let began = began.maybe("torn_bytes", (torn > 0).then_some(torn));
+    let began = began.optional("torn_bytes", (torn > 0).then_some(torn));
     let prompts = if plan.settings.audit_prompts { Prompts::Whole } else { Prompts::Hashed };
     let log = plan.log.clone();
     let texts = Texts { redact: Box::new(move |text| log.redact(text)), prompts };

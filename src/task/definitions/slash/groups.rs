@@ -7,7 +7,7 @@ pub(super) fn memory() -> Vec<Spec> {
     let add = Spec::new("add", "Writes a line into your own memory file.").needing(Right::Admin);
     vec![
         Spec::new("show", "Shows what is remembered, and from where.").in_workspace(),
-        Spec::new("refresh", "Reads the memory files again.").in_workspace().also("memory reload"),
+        Spec::new("refresh", "Reads the memory files again.").in_workspace().with_alias("memory reload"),
         Spec::new("list", "Lists the memory files in use.").in_workspace(),
         Spec { takes: Takes::Line, ..add.with(vec![Argument::required("text", "What to remember.")]) },
     ]
@@ -21,7 +21,7 @@ pub(super) fn extensions() -> Vec<Spec> {
         ])
     };
     vec![
-        Spec::new("list", "Lists the installed extensions.").also("list-extensions"),
+        Spec::new("list", "Lists the installed extensions.").with_alias("list-extensions"),
         switched("enable", "Switches an extension on."),
         switched("disable", "Switches an extension off."),
     ]
@@ -30,8 +30,8 @@ pub(super) fn extensions() -> Vec<Spec> {
 pub(super) fn skills() -> Vec<Spec> {
     vec![
         Spec::new("list", "Lists the skills.").in_workspace(),
-        Spec::about_one("enable", "Switches a skill on.").needing(Right::Admin),
-        Spec::about_one("disable", "Switches a skill off.").needing(Right::Admin),
+        Spec::for_entry("enable", "Switches a skill on.").needing(Right::Admin),
+        Spec::for_entry("disable", "Switches a skill off.").needing(Right::Admin),
         Spec::new("reload", "Reads the skills again.").in_workspace(),
     ]
 }
@@ -39,7 +39,7 @@ pub(super) fn skills() -> Vec<Spec> {
 pub(super) fn hooks() -> Vec<Spec> {
     vec![
         Spec::new("list", "Lists the command hooks, and which of them run.").in_workspace(),
-        Spec::about_one("allow", "Allows a hook of the project, by its name, or `all`.").needing(Right::Admin),
+        Spec::for_entry("allow", "Allows a hook of the project, by its name, or `all`.").needing(Right::Admin),
     ]
 }
 

@@ -109,7 +109,7 @@ impl Deciding<'_> {
         };
         self.effect(Effect::Stop { job });
         if self.is_last_repetition() {
-            return self.end_turn(End::Failed(given_up("the model keeps repeating itself")));
+            return self.end_turn(End::Failed(repetition_message("the model keeps repeating itself")));
         }
         let answer = Answer {
             finish: Finish::Repetition,
@@ -139,7 +139,7 @@ impl Deciding<'_> {
             self.end_call(request.call, Ending::Error { error });
         }
         if over {
-            self.end_turn(End::Failed(given_up("the model makes the same calls again and again")));
+            self.end_turn(End::Failed(repetition_message("the model makes the same calls again and again")));
         }
     }
 
@@ -148,6 +148,6 @@ impl Deciding<'_> {
     }
 }
 
-fn given_up(why: &str) -> String {
+fn repetition_message(why: &str) -> String {
     format!("The turn was ended because {why}. Say in other words what you want, or in smaller steps.")
 }

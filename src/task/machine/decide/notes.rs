@@ -182,7 +182,7 @@ impl Deciding<'_> {
                     };
                     return self.fall_back(reason);
                 }
-                (tries, self.spread(delay))
+                (tries, self.with_jitter(delay))
             }
             ModelErrorKind::BadStream => {
                 let tries = Tries { failed, broken: broken + 1, since };
@@ -202,7 +202,7 @@ impl Deciding<'_> {
 
     /// The delay, lengthened by up to a fifth depending on the task and its position, so that tasks that fail at the same time do not try
     /// again at the same time.
-    fn spread(&self, delay_ms: u64) -> u64 {
+    fn with_jitter(&self, delay_ms: u64) -> u64 {
         let mark = crate::base::crc::crc32(self.state.created.task.as_str().as_bytes());
         let share = (u64::from(mark) + self.state.seq.0 * 7919) % 200;
         delay_ms + delay_ms * share / 1000
