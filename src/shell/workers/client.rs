@@ -1,8 +1,8 @@
-//! The Gemini API as a back-end. A request is made by a worker thread, which may wait for minutes.
+//! The Gemini API as a back-end. A worker thread makes a request, which may take minutes.
 //!
-//! `model` makes the requests and decodes the answers; here is only the connection. A chunk is reported as soon as its bytes have
-//! arrived. A canceled request must end at once, but the HTTP library can only shut down a whole agent, so every request has an agent
-//! of its own; idle agents, with their connections still open, wait in a pool for the next request. There may be hundreds of requests
+//! `model` makes the requests and decodes the answers; this file only sends and receives them. A chunk is reported as soon as its bytes
+//! have arrived. A canceled request must end at once, but the HTTP library can only shut down a whole agent, so every request has an agent
+//! of its own; idle agents, with their connections still open, are kept in a pool for the next request. There may be hundreds of requests
 //! at a time, so buffers are small.
 
 #[cfg(feature = "bucket")]
@@ -50,7 +50,7 @@ pub struct Client {
     config: Config,
     /// The address of the proxy, without a password.
     proxy: Option<String>,
-    /// If the endpoint's key comes from Google credentials.
+    /// Access tokens, if the endpoint's key comes from Google credentials.
     tokens: Option<GoogleTokens>,
     idle: Mutex<Vec<Agent>>,
     recorder: Option<Recorder>,
@@ -102,12 +102,12 @@ impl Client {
         })
     }
 
-    /// One whole answer, not a stream.
+    /// Requests an answer in one piece, not as a stream.
     fn whole(&self, model: &str, body: &Value, key: Option<&Secret>, cancel: &Cancel) -> Result<Value, ModelError> {
         self.with_key(key, cancel, |endpoint| {
             let model = gemini::resolve(model)?;
             let url = endpoint.whole_url(model)?;
-            // The head comes only when the whole answer is there.
+            // The API sends the head only when the whole answer is complete.
             let wait = Duration::from_millis(self.limits.model_silence_ms);
             self.interruptible(cancel, |agent| {
                 let response = self.request(agent, endpoint, model, &url, wait, &json::bytes(body))?;
@@ -124,7 +124,7 @@ impl Client {
         })
     }
 
-    /// Makes a request with the current key. Its error never contains the key, and after a cancellation it is always that.
+    /// Makes a request with the current key. Its error never contains the key, and says so if the request was canceled.
     fn with_key<T>(
         &self,
         key: Option<&Secret>,
@@ -184,7 +184,7 @@ impl Client {
         let wait = Duration::from_millis(self.limits.model_head_ms);
         self.interruptible(cancel, |agent| {
             let response = self.request(agent, endpoint, model, &url, wait, &body)?;
-            // It may be long, and so may the answer.
+            // The body may be long, and the answer may take long.
             drop(body);
             self.read(model, asked(think), response, cancel, emit)
         })
@@ -201,7 +201,7 @@ impl Client {
         cancel.on_set(move || used.shutdown());
         let answer = request(&agent);
         cancel.clear();
-        // The flag is set before the function above is called, so an agent that goes back to the pool is never shut down.
+        // The flag is set before the agent is shut down, so an agent that goes back to the pool is never shut down.
         if !cancel.is_set() {
             self.give_back(agent);
         }
@@ -231,7 +231,7 @@ impl Client {
         let retry_after = response.headers().get("retry-after").cloned();
         let mut explanation = Vec::new();
         let most = self.limits.model_error_bytes as u64;
-        // Best effort: if the explanation breaks off, the status is enough.
+        // Best effort: the status is enough if the explanation is incomplete.
         let _ = response.into_body().into_reader().take(most).read_to_end(&mut explanation);
         let refusal = Refusal {
             model,
@@ -324,7 +324,7 @@ impl ModelBackend for Client {
 
     fn consult(&self, request: &ModelRequest, question: &str, cancel: &Cancel) -> Result<Answer, ModelError> {
         let model = &request.think.model;
-        // As a prompt of the conversation, so that the rules for its turns hold: what comes before may end with the user.
+        // The question is added as a prompt, so that the rules for the order of turns hold: the conversation may end with the user.
         let mut think = request.think.clone();
         let question = Message::new("question", Role::User, vec![Part::text(question)]);
         think.history.push(Arc::new(Item::Said(question.into())));

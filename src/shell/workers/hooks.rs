@@ -1,6 +1,6 @@
-//! Command hooks: finds them, knows which were allowed, and runs them. What their answers mean is in `task/definitions/command_hook.rs`.
+//! Finds command hooks, checks which of them were allowed, and runs them. `task/definitions/command_hook.rs` interprets their answers.
 //!
-//! A hook of a project is a program that comes with the project: it runs only in a trusted workspace, and only after somebody allowed
+//! A hook of a project is a program that comes with the project: it runs only in a trusted workspace, and only after somebody has allowed
 //! its name and its command on this machine.
 
 use crate::base::cancel::Cancel;
@@ -28,23 +28,23 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 const FILE: &str = "hooks/hooks.json";
-/// The hashes of allowed hooks, by workspace.
+/// The file with the hashes of allowed hooks, by workspace.
 const ALLOWED: &str = "hooks-allowed.json";
-/// How often a running hook is looked at because its job may have been cancelled.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How long output is awaited from processes that a hook has left behind.
+/// How often the cancel flag of a running hook's job is checked.
+const CANCEL_CHECK: Duration = Duration::from_millis(100);
+/// How long output of processes that a hook has started is read after the hook has ended.
 const DRAIN: Duration = Duration::from_millis(200);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HookState {
     Runs,
-    /// The settings switch it off.
+    /// The settings switch the hook off.
     Disabled,
-    /// It comes with the project, and nobody has allowed it.
+    /// The hook is one of the project, and nobody has allowed it.
     NotAllowed,
 }
 
-/// All hooks of a workspace, given by its real path. The same one may be there several times, for several tools or from several files.
+/// All hooks of a workspace, given by its real path. A hook may be among them several times, for several tools or from several files.
 pub fn find(context: &PromptContext, workspace: &Path) -> Vec<(CommandHook, HookState)> {
     let local = context.local(workspace);
     let mut messages = Vec::new();
@@ -97,7 +97,7 @@ fn of_extension(extension: &Extension, workspace: &Path, messages: &mut Vec<Stri
     found.into_iter().map(|hook| CommandHook { of_project, variables: variables.clone(), ..hook }).collect()
 }
 
-/// What is allowed: the same name with another command is another hook.
+/// The hash of a hook's name and command: with another command it has to be allowed again.
 fn hash(hook: &CommandHook) -> String {
     sha256(&json::bytes(&[&hook.name, &hook.command]))
 }
@@ -132,7 +132,7 @@ pub fn run(
     Running::start(hook, input, env, dir, spawn).map_or_else(HookEnd::Failed, |running| running.wait(hook, cancel))
 }
 
-/// What a command of the user prints, without blanks at its ends. The error is a clause.
+/// The output of a command of the user, without blanks at its ends. The error is a clause.
 pub fn output_of(
     command: &str,
     timeout_ms: u64,
@@ -166,7 +166,7 @@ struct Running {
     /// The program has ended.
     is_over: bool,
     errors: Option<OwnedFd>,
-    /// What came of each output.
+    /// What the program has printed to standard output and to standard error.
     printed: [Vec<u8>; 2],
 }
 
@@ -214,14 +214,14 @@ impl Running {
                 let late = format!("it took longer than {} ms", hook.timeout_ms);
                 return HookEnd::Failed(if cancel.is_set() { "it was cancelled".into() } else { late });
             }
-            if self.step((until - now).min(LOOK_EVERY)) {
+            if self.step((until - now).min(CANCEL_CHECK)) {
                 break;
             }
         }
-        // What it printed last may still be in the pipes.
+        // The last output of the program may still be in the pipes.
         let until = Instant::now() + DRAIN;
         while self.is_printing() && Instant::now() < until {
-            self.step(until.saturating_duration_since(Instant::now()).min(LOOK_EVERY));
+            self.step(until.saturating_duration_since(Instant::now()).min(CANCEL_CHECK));
         }
         let [output, errors] = self.printed.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
         match self.child.finish() {
@@ -237,11 +237,11 @@ impl Running {
         self.is_output_open || self.errors.is_some()
     }
 
-    /// Asks the program to end and gives it time for that; dropping it ends it in any case.
+    /// Asks the program to end and waits for that up to a limit. Dropping the value kills the program.
     fn end(&mut self) {
         self.child.ask();
         let until = Instant::now() + Duration::from_millis(HOOK_END_MS);
-        while Instant::now() < until && !self.step(LOOK_EVERY) {}
+        while Instant::now() < until && !self.step(CANCEL_CHECK) {}
     }
 
     /// Reads and writes what is possible within this time. Returns whether the program has ended.
@@ -256,7 +256,7 @@ impl Running {
         }
         let output = self.is_output_open.then(|| self.child.output());
         let fds = [
-            // Its end is noticed once; after that only its output is waited for.
+            // After the program has ended, only its output is waited for.
             (over, if self.is_over { PollFlags::empty() } else { PollFlags::IN }),
             wanted(output, PollFlags::IN, over),
             wanted(self.errors.as_ref().map(AsFd::as_fd), PollFlags::IN, over),
@@ -278,7 +278,7 @@ impl Running {
             match rustix::io::write(input, &self.unsent) {
                 Ok(written) => drop(self.unsent.drain(..written)),
                 Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
-                // It does not read its input, which it need not.
+                // The program does not read its input.
                 Err(_) => self.unsent.clear(),
             }
             if self.unsent.is_empty() {
@@ -290,7 +290,7 @@ impl Running {
     }
 }
 
-/// Reads what is there, and keeps as much of it as may be kept. False: there is no more.
+/// Reads available bytes, and keeps them up to the limit. False: the output has ended.
 fn read(fd: BorrowedFd<'_>, into: &mut Vec<u8>) -> bool {
     let mut buffer = [0; 16 * 1024];
     match rustix::io::read(fd, &mut buffer) {

@@ -199,7 +199,8 @@ impl Jobs {
             }
         };
         if let Err(Full) = self.lanes.start(Lane::Tool, Cancel::default(), work, Mail::Warning) {
-            self.own.push(Mail::Warning(format!("hooks for {} are left out: too many jobs are waiting", point.word())));
+            self.own
+                .push(Mail::Warning(format!("the hooks for {} do not run: too many jobs are waiting", point.word())));
         }
     }
 
@@ -224,16 +225,17 @@ impl Jobs {
 
     /// Saves a rule that somebody has allowed permanently.
     pub fn save_rule(&mut self, rule: Rule) {
-        self.change_saved("a rule holds until this server ends", move |path, most| {
+        self.change_saved("a rule could not be saved and holds only until this server ends", move |path, most| {
             saved_rules::add(path, policy::saved_rule(rule), most)
         });
     }
 
     /// Deletes a saved rule.
     pub fn forget_rule(&mut self, rule: Rule) {
-        self.change_saved("a rule that was taken back holds again after the next start", move |path, most| {
-            saved_rules::remove(path, &rule, most)
-        });
+        self.change_saved(
+            "a revoked rule could not be deleted and holds again after the next start",
+            move |path, most| saved_rules::remove(path, &rule, most),
+        );
     }
 
     /// Changes the file of saved rules. `consequence` is the beginning of the warning if that fails.

@@ -2,7 +2,7 @@
 //! workspace.
 //!
 //! A project's root is the nearest directory above with a marker in it (`.git`); without one it is the workspace itself. The
-//! search goes up only through directories that are trusted themselves, so a marker planted above a workspace gains nothing.
+//! search goes up only through directories that are trusted themselves, so a marker that somebody has put above a workspace has no effect.
 //! Files and their imports are opened without leaving the project, or, for the user's own, the user's `.gemini`.
 
 use crate::config::definitions::extension::Extension;
@@ -20,14 +20,14 @@ use std::path::{Path, PathBuf};
 pub const DEFAULT_NAME: &str = "GEMINI.md";
 const DEFAULT_MARKER: &str = ".git";
 
-/// Where memory is looked for.
+/// The directories in which memory files are searched.
 pub struct Search<'a> {
     /// The user's `.gemini`.
     pub user: Option<PathBuf>,
     /// The real path of the workspace.
     pub workspace: &'a Path,
     pub settings: &'a Settings,
-    /// Those in use; they may have memory files of their own.
+    /// The extensions in use, which may have memory files.
     pub extensions: &'a [Extension],
     /// Decides about the workspace and the directories above it.
     pub trust: &'a dyn Fn(&Path) -> Trust,
@@ -72,9 +72,9 @@ fn names(search: &Search) -> Vec<String> {
 
 struct Reader<'a> {
     limits: &'a Limits,
-    /// Files that are part of it already, whatever they are called.
+    /// Device and inode of the files that are part of the memory already.
     seen: HashSet<(u64, u64)>,
-    /// How much more may be read.
+    /// How many more bytes and files may be read.
     bytes: usize,
     files: usize,
     messages: Vec<String>,
@@ -101,7 +101,7 @@ impl Reader<'_> {
                 Ok(Some(text)) => text,
                 Ok(None) => continue,
                 Err(error) => {
-                    self.tell(format!("{} is not remembered: {error}", path.display()));
+                    self.add_message(format!("{} is not used as memory: {error}", path.display()));
                     continue;
                 }
             };
@@ -120,13 +120,15 @@ impl Reader<'_> {
             match found {
                 Ok((Some(found), tree)) => blocks.extend(self.block(found.file, Some(&tree))),
                 Ok((None, _)) => {}
-                Err(why) => self.tell(format!("the extension {}: {why}; it is not remembered", extension.name)),
+                Err(why) => {
+                    self.add_message(format!("the extension {}: {why}; it is not used as memory", extension.name))
+                }
             }
         }
         blocks
     }
 
-    /// The files in these directories, which are in the tree below `root`.
+    /// The memory files in these directories, which are below `root`.
     fn of_directories<'d>(
         &mut self,
         root: &Path,
@@ -137,7 +139,7 @@ impl Reader<'_> {
         let tree = match Workspace::open(root) {
             Ok(tree) => tree,
             Err(error) => {
-                self.tell(format!("{} cannot be opened: {error}", root.display()));
+                self.add_message(format!("{} cannot be opened: {error}", root.display()));
                 return blocks;
             }
         };
@@ -146,19 +148,20 @@ impl Reader<'_> {
             match read_found(&tree, name, self.limits.memory_file_bytes) {
                 Ok(Some(found)) => blocks.extend(self.block(found.file, Some(&tree))),
                 Ok(None) => {}
-                Err(why) => self.tell(format!("{why}; it is not remembered")),
+                Err(why) => self.add_message(format!("{why}; it is not used as memory")),
             }
         }
         blocks
     }
 
-    /// A file with its imports, which are looked for in the tree. None for one that is known or too much.
+    /// The text of a file with its imports, which are opened in `tree`. None if the file is part of the memory already, or if there is too
+    /// much memory.
     fn block(&mut self, file: File, tree: Option<&Workspace>) -> Option<(PathBuf, String)> {
         if !self.seen.insert(file.id) {
             return None;
         }
         if let Err(why) = self.charge(&file) {
-            self.tell(format!("{} is not remembered: {why}", file.path.display()));
+            self.add_message(format!("{} is not used as memory: {why}", file.path.display()));
             return None;
         }
         let depth = self.limits.import_depth;
@@ -180,16 +183,16 @@ impl Reader<'_> {
                 (self.bytes, self.files) = (bytes, files);
                 Ok(())
             }
-            (None, _) | (_, None) => Err("there is too much to remember".into()),
+            (None, _) | (_, None) => Err("there are too many memory files, or they are too large together".into()),
         }
     }
 
-    fn tell(&mut self, message: String) {
+    fn add_message(&mut self, message: String) {
         self.messages.push(message);
     }
 }
 
-/// Relative paths start at the file they are written in.
+/// Reads an imported file. A relative path starts at the directory of the file that imports it.
 fn import(from: &File, path: &str, tree: Option<&Workspace>, limits: &Limits) -> Result<File, String> {
     let tree = tree.ok_or("its directory cannot be opened")?;
     let dir = from.path.parent().unwrap_or(Path::new("/"));
@@ -264,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn the_outermost_comes_first_and_the_users_is_apart() {
+    fn outer_directories_come_first_and_the_users_memory_is_separate() {
         let harness = Harness::new();
         harness.scratch.put("home/.gemini/GEMINI.md", "mine @./more.md");
         harness.scratch.put("home/.gemini/more.md", "more");
@@ -293,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn trust_ends_the_search() {
+    fn the_search_ends_at_untrusted_directories() {
         let harness = Harness::new();
         harness.scratch.put("home/.gemini/GEMINI.md", "mine");
         harness.scratch.put("repo/.git/HEAD", "");
@@ -348,7 +351,7 @@ mod tests {
         let (memory, messages) = harness.read("");
         assert!(!memory.project.contains("s3cret"), "{}", memory.project);
         assert_eq!(messages.len(), 6, "{messages:#?}");
-        // A link inside is fine, and the same file does not come twice.
+        // A link inside of the project is followed, and no file is read twice.
         std::fs::remove_file(harness.scratch.path().join("repo/sub/GEMINI.md")).expect("the link");
         harness.scratch.put("repo/GEMINI.md", "root");
         symlink("../GEMINI.md", harness.scratch.path().join("repo/sub/GEMINI.md")).expect("a link");

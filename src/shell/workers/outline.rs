@@ -1,8 +1,8 @@
 //! The directory tree that a session begins with, to orient the model: breadth first, so that a large directory
 //! does not displace the others, and limited in size.
 //!
-//! What ignore files hide is left out. Names are shown, not trusted: a name can hold anything but a slash, and what could break
-//! a line is escaped. Links are not followed, and every directory is opened from the one above it.
+//! Entries that ignore files hide are left out. A name can contain any character but a slash; characters that could break a line are
+//! escaped. Links are not followed, and every directory is opened from the one that contains it.
 
 use crate::limits::Limits;
 use crate::tool::files::open;
@@ -15,34 +15,34 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::rc::Rc;
 
-/// Never shown: large directories that are not edited.
+/// Large directories that are not edited and never shown.
 const SKIPPED: [&str; 2] = [".git", "node_modules"];
 
-/// A line per entry, indented by depth, directories with a slash. Empty when there is nothing or it cannot be read.
+/// The tree: a line per entry, indented by depth, directories with a slash. Empty if the workspace is empty or cannot be read.
 pub fn draw(workspace: &Path, wanted: IgnoreSources, limits: &Limits) -> String {
     let (Ok(root), Ok(tree)) = (open::directory(CWD, workspace), Workspace::open(workspace)) else {
         return String::new();
     };
     let mut entries = vec![Entry::default()];
-    let mut looks = limits.tree_visits;
+    let mut entries_left = limits.tree_visits;
     let mut shown = 0;
-    let mut queue = VecDeque::from([Ahead {
+    let mut queue = VecDeque::from([PendingDir {
         entry: 0,
         above: Rc::new(root),
         name: b".".to_vec(),
         path: Vec::new(),
         rules: Rules::around(&tree, wanted, limits),
     }]);
-    while let Some(ahead) = queue.pop_front() {
-        let parent = ahead.entry;
-        let Some((dir, rules)) = ahead.enter() else {
+    while let Some(pending) = queue.pop_front() {
+        let parent = pending.entry;
+        let Some((dir, rules)) = pending.open() else {
             entries[parent].cut = true;
             continue;
         };
-        let (names, whole) = list(&dir, &mut looks);
+        let (names, whole) = list(&dir, &mut entries_left);
         entries[parent].cut = !whole;
         for (name, kind) in names {
-            let path = join(&ahead.path, &name);
+            let path = join(&pending.path, &name);
             let what = match kind {
                 FileType::Directory => What::Directory,
                 _ => What::File,
@@ -60,7 +60,7 @@ pub fn draw(workspace: &Path, wanted: IgnoreSources, limits: &Limits) -> String 
             entries.push(Entry { name: readable(&name) + slash, ..Entry::default() });
             entries[parent].below.push(entry);
             if what == What::Directory {
-                queue.push_back(Ahead { entry, above: dir.clone(), name, path, rules: rules.clone() });
+                queue.push_back(PendingDir { entry, above: dir.clone(), name, path, rules: rules.clone() });
             }
         }
     }
@@ -69,19 +69,19 @@ pub fn draw(workspace: &Path, wanted: IgnoreSources, limits: &Limits) -> String 
     out
 }
 
-/// A directory still to be entered.
-struct Ahead {
+/// A directory that is still to be read.
+struct PendingDir {
     entry: usize,
     above: Rc<OwnedFd>,
     name: Vec<u8>,
     path: Vec<u8>,
-    /// Those around it.
+    /// The ignore rules of the directories that contain it.
     rules: Rules,
 }
 
-impl Ahead {
-    /// None for what does not open, because it is not ours to read or no directory any more.
-    fn enter(&self) -> Option<(Rc<OwnedFd>, Rules)> {
+impl PendingDir {
+    /// Opens the directory and reads its ignore rules. None if it may not be read or was removed.
+    fn open(&self) -> Option<(Rc<OwnedFd>, Rules)> {
         let dir = open::directory(&self.above, &self.name[..]).ok()?;
         let rules = self.rules.enter(dir.as_fd(), &self.path, None);
         Some((Rc::new(dir), rules))
@@ -92,12 +92,12 @@ impl Ahead {
 struct Entry {
     name: String,
     below: Vec<usize>,
-    /// Not everything in it is shown.
+    /// Some of its entries are not shown.
     cut: bool,
 }
 
-/// The names in a directory, sorted; false when there are more than may be looked at.
-fn list(dir: &OwnedFd, looks: &mut usize) -> (Vec<(Vec<u8>, FileType)>, bool) {
+/// The names in a directory, sorted. False: there are more than may be read.
+fn list(dir: &OwnedFd, entries_left: &mut usize) -> (Vec<(Vec<u8>, FileType)>, bool) {
     let mut names = Vec::new();
     let Ok(stream) = Dir::read_from(dir) else {
         return (names, false);
@@ -108,11 +108,11 @@ fn list(dir: &OwnedFd, looks: &mut usize) -> (Vec<(Vec<u8>, FileType)>, bool) {
         if name == b"." || name == b".." || SKIPPED.iter().any(|skip| skip.as_bytes() == name) {
             continue;
         }
-        if *looks == 0 {
+        if *entries_left == 0 {
             whole = false;
             break;
         }
-        *looks -= 1;
+        *entries_left -= 1;
         names.push((name.to_vec(), entry.file_type()));
     }
     names.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_is_shown_in_its_place() {
+    fn every_entry_is_shown_below_its_directory() {
         let scratch = scratch();
         scratch.put("new\nline\u{202e}", "");
         assert_eq!(
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ignore_files_hide_is_left_out() {
+    fn entries_that_ignore_files_hide_are_left_out() {
         let scratch = scratch();
         scratch.put(".gitignore", "b/\n2\n");
         scratch.put("a/deep/.gitignore", "x\n");
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_much_is_cut_breadth_first() {
+    fn a_large_tree_is_cut_breadth_first() {
         let scratch = scratch();
         let draw = |tree_items, tree_visits| {
             let limits = Limits { tree_items, tree_visits, ..Limits::default() };

@@ -1,7 +1,7 @@
 //! What a model request contains beside its conversation: memory and the directory tree, read by the worker that sends it.
 //!
-//! Memory is read for every request, so that changes take effect at once. The tree is kept as a task first saw it: it
-//! stands at the very beginning of every request, and one new file would make everything behind it new to the API's cache.
+//! Memory is read for every request, so that changes take effect at once. The tree of a task is read once: it is at the very beginning of
+//! every request, and after one new file the API could not use its cache for anything that follows.
 
 use crate::base::id::TaskId;
 use crate::base::lock::lock;
@@ -87,7 +87,7 @@ impl PromptContext {
         self.include.iter().cloned().chain(chosen)
     }
 
-    /// What calls may use beside the workspace: the included directories, those that the task's client has chosen, and the user's
+    /// The directories that calls may use beside the workspace: the included ones, those that the task's client has chosen, and the user's
     /// memory file.
     pub fn others(&self, context: &Context, directories: &[String]) -> Vec<Workspace> {
         let mut others: Vec<Workspace> =

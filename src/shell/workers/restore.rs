@@ -1,4 +1,4 @@
-//! The commands `restore`, `undo`, `redo` and `diff`: reads the log of the task, looks at its files, and puts them back. The core has
+//! The commands `restore`, `undo`, `redo` and `diff`: read the log of the task, compare its files, and restore them. The core has
 //! prepared the arguments: the task and the client come first.
 
 use crate::base::id::{Seq, TaskId};
@@ -24,14 +24,14 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Added where content of files was not stored.
+/// The hint for reports in which content of files is missing.
 const OFF: &str =
     "general.checkpointing.enabled is false in the settings: changes of files are recorded without their content.";
 
-/// Where a restore goes.
+/// The point that a restore goes back to.
 struct Destination {
     to: Seq,
-    /// As a phrase: `before "fix it"`.
+    /// The point as a phrase: `before "fix it"`.
     words: String,
     scope: Scope,
     conversation: Conversation,
@@ -52,7 +52,7 @@ impl Destination {
     }
 }
 
-/// What a command works on.
+/// The task, the files and the client of a command.
 struct Work<'a> {
     timeline: &'a Timeline<'a>,
     restorer: Restorer<'a>,
@@ -79,7 +79,7 @@ impl WorkerContext {
         let request = RestoreRequest::parse(name, words)?;
         let kind = |tool: &str| {
             let spec = self.specs.iter().find(|spec| spec.names().any(|name| name == tool))?;
-            // It changes nothing but its own list.
+            // write_todos changes nothing but its own list.
             Some(if tool == "write_todos" { Kind::Communicate } else { spec.kind })
         };
         let mut timeline = Timeline::new(task.as_str().into(), &kind);
@@ -107,8 +107,8 @@ impl WorkerContext {
         Ok(Restorer { workspaces, blobs: &*self.blobs, limits, room })
     }
 
-    /// Copies of what somebody else wrote are named in the journal of the command, on the disk, before it is overwritten: otherwise a crash
-    /// would leave copies that nothing refers to.
+    /// Records the copies of files that somebody else has changed in the journal of the command, and flushes it, before the files are
+    /// overwritten: after a crash nothing would refer to the copies otherwise.
     fn name_copies(&self, own: &TaskId, files: &[RestoredFile], emit: &mut dyn FnMut(NoteBody)) -> Result<(), String> {
         let Some(last) = files.iter().rev().find_map(|file| file.from.as_ref()) else {
             return Ok(());
@@ -272,7 +272,7 @@ impl Work<'_> {
             Commanded::Done { text, data } if !request.dry_run => {
                 Commanded::Restored { restored: Box::new(restored), text, data }
             }
-            said => said,
+            other => other,
         }
     }
 }

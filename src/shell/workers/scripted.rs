@@ -1,4 +1,4 @@
-//! A script as a back-end: what [`Script`] says is reported at the pace the script sets.
+//! A script as a back-end: reports the steps of a [`Script`] at the times that the script sets.
 
 use crate::base::cancel::Cancel;
 use crate::model::backend::{ModelBackend, ModelRequest};
@@ -23,7 +23,7 @@ impl ModelBackend for Script {
     }
 }
 
-/// Performs the steps of a script. A cancel ends a wait at once, and the answer with it.
+/// Performs the steps of a script. A cancellation ends a wait, and the answer, at once.
 fn play(outputs: Vec<ScriptOutput>, cancel: &Cancel, emit: &mut dyn FnMut(NoteBody)) -> Result<Answer, ModelError> {
     let mut answer = None;
     for output in outputs {
@@ -44,7 +44,7 @@ mod tests {
     use std::thread;
 
     #[test]
-    fn a_play_tells_its_notes_and_a_cancel_ends_its_longest_wait() {
+    fn notes_are_reported_and_a_cancellation_ends_a_wait() {
         let end = NoteBody::Answered(Ok(Answer::default()));
         let text = |text: &str| NoteBody::Text(text.into());
         let hour = ScriptOutput::Wait { ms: 3_600_000 };
@@ -55,15 +55,15 @@ mod tests {
         assert_eq!((notes, answer), (vec![text("a")], Ok(Answer::default())));
 
         let cancel = &Cancel::default();
-        let (told, heard) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         thread::scope(|scope| {
             scope.spawn(move || {
-                assert_eq!(heard.recv().unwrap(), text("a"));
+                assert_eq!(receiver.recv().unwrap(), text("a"));
                 cancel.set();
             });
             let outputs =
                 vec![ScriptOutput::Note(text("a")), hour, ScriptOutput::Note(text("b")), ScriptOutput::Note(end)];
-            let answer = play(outputs, cancel, &mut |note| told.send(note).unwrap());
+            let answer = play(outputs, cancel, &mut |note| sender.send(note).unwrap());
             assert_eq!(answer, Err(error::network(&Trouble::Canceled)));
         });
     }

@@ -1,8 +1,8 @@
-//! What slash commands do: a table from paths to functions, run by a worker. A command reads and writes files as a tool does, but
+//! Runs slash commands: a table from paths to functions, which a worker calls. A command reads and writes files as a tool does, but
 //! without approval, because the user typed it.
 //!
-//! A function serves its command and all sub-commands below it that have none of their own. Others can be added, by a program
-//! that is this one with more commands:
+//! A function serves its command and all sub-commands below it that have no function of their own. A program that embeds this one can add
+//! commands:
 //!
 //! ```no_run
 //! use gemini_a2a::shell::workers::slash_commands::{Asked, Commands};
@@ -41,7 +41,7 @@ use crate::tool::mcp_call::{McpPrompt, McpWish};
 use serde_json::Value;
 use std::path::Path;
 
-/// What a command is given.
+/// The arguments of a command's function.
 pub struct Asked<'a> {
     pub command: &'a Command,
     pub prompt_context: &'a PromptContext,
@@ -49,7 +49,7 @@ pub struct Asked<'a> {
     pub registry: &'a Registry,
 }
 
-/// Runs a command. An error is told to the user: it says what happened and what to do next.
+/// The function of a command. The user gets its error: it says what happened and what to do next.
 pub type Function = Box<dyn Fn(&Asked) -> Result<Commanded, String> + Send + Sync>;
 
 pub struct Commands {
@@ -86,7 +86,7 @@ impl Commands {
         }
     }
 
-    /// Adds a command at the top, with all its sub-commands. Nothing that is there already is replaced.
+    /// Adds a top-level command with all its sub-commands. An error if there is a command with this name already.
     pub fn register(&mut self, spec: Spec, run: Function) -> Result<(), Taken> {
         let path = vec![spec.name.clone()];
         self.registry.register(spec)?;
@@ -98,7 +98,7 @@ impl Commands {
         &self.registry
     }
 
-    /// All commands of a workspace, and the custom ones among them by their names.
+    /// All commands of a workspace, and its custom commands by their names.
     pub fn with_custom(
         &self,
         prompt_context: &PromptContext,
@@ -146,7 +146,7 @@ impl Commands {
         }
         match custom.iter().find(|(known, _)| *known == name) {
             Some((_, custom)) => custom::expand(custom, &command.invocation, ctx()?),
-            // The task may be older than this program, and know commands that it does not.
+            // The task may have been created by another version of this program, which had the command.
             None => Err(format!("There is no command {name}; /help lists those there are.")),
         }
     }
@@ -158,7 +158,7 @@ fn at(path: &str, run: fn(&Asked) -> Result<Commanded, String>) -> (Vec<String>,
 }
 
 /// A result with the same text for programs and people.
-fn said(text: String) -> Result<Commanded, String> {
+fn text_result(text: String) -> Result<Commanded, String> {
     let data = Value::from(text.as_str());
     Ok(Commanded::Done { text, data })
 }

@@ -12,7 +12,8 @@ use ureq::tls::TlsConfig;
 pub struct GoogleTokens(Tokens);
 
 impl GoogleTokens {
-    /// `None` if the key of the endpoint comes from somewhere else. Requests of a user's credentials also name a project to count for.
+    /// None if the key of the endpoint does not come from Google credentials. With a user's credentials, requests also name the project
+    /// whose quota they use.
     pub fn open(endpoint: &mut Endpoint, tls: &TlsConfig, proxy: Option<&str>) -> Result<Option<GoogleTokens>, String> {
         let KeyOrigin::Google { file, metadata_host } = &endpoint.key_origin else { return Ok(None) };
         let origin = Origin { file: file.as_deref(), metadata_host: metadata_host.as_deref() };
@@ -35,7 +36,7 @@ impl GoogleTokens {
         })
     }
 
-    /// The API refused this token, or something else in the request: the next one gets another.
+    /// The API has refused a request with this token: the next request gets another token.
     pub fn refused(&self, token: &Secret) {
         self.0.refused(token);
     }

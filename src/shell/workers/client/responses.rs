@@ -24,7 +24,7 @@ use std::sync::Mutex;
 
 pub const STREAM: &str = "generateContentStream";
 pub const WHOLE: &str = "generateContent";
-/// Methods that files of the Gemini CLI may have and that are never asked for here.
+/// Methods that files of the Gemini CLI may contain and that this program never calls.
 const OTHERS: [&str; 2] = ["countTokens", "embedContent"];
 
 #[derive(Deserialize)]
@@ -33,12 +33,12 @@ struct Line {
     response: Box<RawValue>,
 }
 
-/// Which response a request gets.
+/// Which of the recorded responses a request gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// The next one, which must be of its method.
+    /// The next response, which must be of the request's method.
     Strict,
-    /// The next one of its method.
+    /// The next response of the request's method.
     ByMethod,
 }
 

@@ -43,8 +43,8 @@ fn client(listener: &TcpListener, limits: Limits) -> Client {
     Client::new(endpoint, TlsConfig::default(), None, limits).unwrap()
 }
 
-/// The notes of one request, its answer last.
-fn tell(client: &Client, cancel: &Cancel, emit: &mut dyn FnMut(NoteBody)) {
+/// Makes one request and emits its notes, the answer last.
+fn ask_model(client: &Client, cancel: &Cancel, emit: &mut dyn FnMut(NoteBody)) {
     let request = ModelRequest { think: &think(), tools: &[], context: &RequestContext::default, key: None };
     let answer = client.answer(&request, cancel, emit);
     emit(NoteBody::Answered(answer));
@@ -52,7 +52,7 @@ fn tell(client: &Client, cancel: &Cancel, emit: &mut dyn FnMut(NoteBody)) {
 
 fn notes_of(client: &Client, cancel: &Cancel) -> Vec<NoteBody> {
     let mut notes = Vec::new();
-    tell(client, cancel, &mut |note| notes.push(note));
+    ask_model(client, cancel, &mut |note| notes.push(note));
     notes
 }
 
@@ -96,7 +96,7 @@ fn text(text: &str) -> NoteBody {
     NoteBody::Text(text.into())
 }
 
-/// What the client makes of a server that answers with these bytes and closes.
+/// The notes of a request to a server that answers with these bytes and closes the connection.
 fn against(answer: &[u8]) -> Vec<NoteBody> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let client = client(&listener, Limits::default());
@@ -118,10 +118,10 @@ fn error_of(notes: &[NoteBody]) -> &ModelError {
 }
 
 #[test]
-fn text_is_told_as_it_comes_and_the_connection_serves_again() {
+fn text_is_reported_at_once_and_the_connection_is_used_again() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let client = client(&listener, Limits::default());
-    let (told, heard) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let listener = &listener;
     thread::scope(|scope| {
         let server = scope.spawn(move || {
@@ -132,19 +132,21 @@ fn text_is_told_as_it_comes_and_the_connection_serves_again() {
                 heads.push(request(&mut stream).unwrap());
                 write!(stream.get_mut(), "{HEAD}").unwrap();
                 chunk(&mut stream, &event("Hel", ""));
-                // The rest is sent only after the first words have been told.
-                assert_eq!(heard.recv().unwrap(), text("Hel"));
+                // The rest is sent only after the first words have been reported.
+                assert_eq!(receiver.recv().unwrap(), text("Hel"));
                 let rest = event("lo.", STOP);
                 chunk(&mut stream, &rest[..20]);
                 chunk(&mut stream, &rest[20..]);
                 write!(stream.get_mut(), "0\r\n\r\n").unwrap();
-                assert_eq!(heard.recv().unwrap(), text("lo."));
-                assert!(matches!(heard.recv().unwrap(), NoteBody::Answered(Ok(answer)) if answer.text() == "Hello."));
+                assert_eq!(receiver.recv().unwrap(), text("lo."));
+                assert!(
+                    matches!(receiver.recv().unwrap(), NoteBody::Answered(Ok(answer)) if answer.text() == "Hello.")
+                );
             }
             heads
         });
         for _ in 0..2 {
-            tell(&client, &Cancel::default(), &mut |note| told.send(note).unwrap());
+            ask_model(&client, &Cancel::default(), &mut |note| sender.send(note).unwrap());
         }
         let heads = server.join().unwrap();
         let (head, body) = &heads[1];
@@ -344,7 +346,7 @@ fn cancel_ends_a_hanging_call_and_the_next_call_is_unharmed() {
     let client = client(listener, Limits::default());
     for begins in [false, true] {
         let cancel = &Cancel::default();
-        let (told, heard) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         thread::scope(|scope| {
             scope.spawn(move || {
                 let mut stream = accept(listener);
@@ -352,14 +354,14 @@ fn cancel_ends_a_hanging_call_and_the_next_call_is_unharmed() {
                 if begins {
                     write!(stream.get_mut(), "{HEAD}").unwrap();
                     chunk(&mut stream, &event("Hel", ""));
-                    assert_eq!(heard.recv().unwrap(), text("Hel"));
+                    assert_eq!(receiver.recv().unwrap(), text("Hel"));
                 }
                 cancel.set();
                 assert!(request(&mut stream).is_none(), "the client hangs up");
                 let canceled = NoteBody::Answered(Err(error::network(&Trouble::Canceled)));
-                assert_eq!(heard.recv().unwrap(), canceled);
+                assert_eq!(receiver.recv().unwrap(), canceled);
             });
-            tell(&client, cancel, &mut |note| told.send(note).unwrap());
+            ask_model(&client, cancel, &mut |note| sender.send(note).unwrap());
         });
     }
     thread::scope(|scope| {
@@ -403,7 +405,7 @@ fn a_dead_proxy_is_named_and_not_the_address_behind_it() {
 }
 
 #[test]
-fn bad_routes_are_refused_at_the_start() {
+fn invalid_certificates_and_proxies_are_refused_at_the_start() {
     assert!(tls(Some(b"nothing here")).unwrap_err().contains("SSL_CERT_FILE"));
     let endpoint = Endpoint::new(Secret::default());
     let refused = Client::new(endpoint, TlsConfig::default(), Some("not a url"), Limits::default());

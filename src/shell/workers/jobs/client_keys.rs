@@ -23,13 +23,13 @@ struct KeptKeys {
 impl ClientKeys {
     /// Keeps the key of a task. If there are too many, the oldest is dropped; the client of its task has to send it again.
     pub fn keep(&self, task: TaskId, key: Secret) {
-        let mut kept = lock(&self.0);
-        kept.last += 1;
-        let number = kept.last;
-        kept.keys.insert(task, (number, key));
-        if kept.keys.len() > CLIENT_KEYS {
-            let oldest = kept.keys.iter().min_by_key(|(_, (number, _))| *number).map(|(task, _)| task.clone());
-            oldest.and_then(|task| kept.keys.remove(&task));
+        let mut state = lock(&self.0);
+        state.last += 1;
+        let number = state.last;
+        state.keys.insert(task, (number, key));
+        if state.keys.len() > CLIENT_KEYS {
+            let oldest = state.keys.iter().min_by_key(|(_, (number, _))| *number).map(|(task, _)| task.clone());
+            oldest.and_then(|task| state.keys.remove(&task));
         }
     }
 

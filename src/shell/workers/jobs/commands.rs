@@ -76,7 +76,8 @@ impl WorkerContext {
         Ok(site)
     }
 
-    /// A directory beside the workspace that a client wants to use: one that a task may work in, or one below an included directory.
+    /// The real path of a directory that a client wants to use beside the workspace. It must be one that tasks may work in, or be below an
+    /// included directory.
     fn resolve_further(&self, path: &str) -> Result<String, String> {
         let path = real_directory(path.as_ref())?;
         if !self.roots.iter().chain(self.prompt_context.included()).any(|root| path.starts_with(root)) {

@@ -157,7 +157,7 @@ enum Named {
     No,
 }
 
-/// The MCP tools that the API may have refused a request for: the one that it names, otherwise those of servers that had none in
+/// The MCP tools because of which the API may have refused a request: the one that it names, otherwise those of servers that had none in
 /// the last request.
 fn refused(error: &ModelError, tools: &[ToolSpec], before: Option<&ToolSet>) -> Option<(Named, Vec<String>)> {
     let named = refused_declaration(error)?;

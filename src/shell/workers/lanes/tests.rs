@@ -2,7 +2,7 @@ use super::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
-/// Lanes whose wakeups can be waited for.
+/// Lanes, and a channel that gets a message when the loop would be woken.
 struct Harness {
     lanes: Lanes<String>,
     woken: mpsc::Receiver<()>,
@@ -127,7 +127,7 @@ fn the_last_thread_of_the_disk_lane_stays_as_long_as_the_lanes() {
         drop((open, also_open));
     }
     harness.until(|harness| harness.threads(Lane::Model) == 0 && harness.threads(Lane::Disk) == 1);
-    // It takes jobs after others have come and gone.
+    // It still takes jobs after threads of another lane have started and ended.
     for _ in 0..20 {
         harness.start(Lane::Model, |outbox| outbox.send(String::new()));
         harness.messages(1, 10);

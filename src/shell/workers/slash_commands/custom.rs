@@ -1,5 +1,5 @@
-//! Custom commands: finds their files in the workspace, the user's `.gemini` and extensions, and makes their prompts. Files of a
-//! workspace and of extensions are read without leaving it; a workspace's are used only if it is trusted.
+//! Custom commands: finds their files in the workspace, the user's `.gemini` and extensions, and makes their prompts. Links in a
+//! workspace or an extension may not lead out of it; the files of a workspace are used only if it is trusted.
 
 use crate::config::definitions::custom_command::{CustomCommand, Piece};
 use crate::config::trust::Trust;
@@ -11,30 +11,30 @@ use crate::tool::Ctx;
 use crate::tool::files::attachments;
 use std::path::{Path, PathBuf};
 
-/// The commands in the order in which they get their names, and what to tell the user about them.
+/// The commands in the order in which they get their names, and messages for the user about them.
 pub fn find(context: &PromptContext, workspace: &Path, trust: Trust) -> (Vec<CustomCommand>, Vec<String>) {
     let mut search = Search { found: Vec::new(), messages: Vec::new() };
     if trust == Trust::Trusted {
         let dir = workspace.join(".gemini/commands");
-        search.in_directory(&Place { dir, owner: "workspace", inside: Some(workspace) });
+        search.in_directory(&CommandDir { dir, owner: "workspace", inside: Some(workspace) });
     }
     if let Some(dir) = context.reader().paths().user("commands") {
-        search.in_directory(&Place { dir, owner: "user", inside: None });
+        search.in_directory(&CommandDir { dir, owner: "user", inside: None });
     }
     let mut extensions = context.enabled_extensions(workspace);
     extensions.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     for extension in &extensions {
         let (dir, inside) = (extension.dir.join("commands"), Some(extension.dir.as_path()));
-        search.in_directory(&Place { dir, owner: &extension.name, inside });
+        search.in_directory(&CommandDir { dir, owner: &extension.name, inside });
     }
     (search.found, search.messages)
 }
 
 /// A directory of commands.
-struct Place<'a> {
+struct CommandDir<'a> {
     dir: PathBuf,
     owner: &'a str,
-    /// What its files may not lead out of.
+    /// The directory that links may not lead out of.
     inside: Option<&'a Path>,
 }
 
@@ -44,16 +44,16 @@ struct Search {
 }
 
 impl Search {
-    fn in_directory(&mut self, place: &Place) {
+    fn in_directory(&mut self, commands: &CommandDir) {
         let mut files = Vec::new();
-        self.collect(place, Path::new(""), &mut files);
+        self.collect(commands, Path::new(""), &mut files);
         for path in files {
-            let shown = place.dir.join(&path);
+            let shown = commands.dir.join(&path);
             if self.found.len() >= CUSTOM_COMMANDS {
                 let more = format!("{} is not used: there are {CUSTOM_COMMANDS} commands already", shown.display());
                 return self.messages.push(more);
             }
-            let text = match place.inside {
+            let text = match commands.inside {
                 Some(dir) => {
                     let name = shown.strip_prefix(dir).unwrap_or(&shown).to_string_lossy();
                     read_inside(dir, &name, CUSTOM_COMMAND_BYTES).map(|found| found.map(|found| found.file.text))
@@ -63,7 +63,7 @@ impl Search {
                 }
             };
             let read = text.and_then(|text| {
-                let parsed = text.map(|text| CustomCommand::parse(&text, &path, place.owner)).transpose();
+                let parsed = text.map(|text| CustomCommand::parse(&text, &path, commands.owner)).transpose();
                 parsed.map_err(|why| format!("{}: {why}", shown.display()))
             });
             match read {
@@ -73,11 +73,11 @@ impl Search {
         }
     }
 
-    /// The paths of TOML files below a directory, relative to the place, in order.
-    fn collect(&mut self, place: &Place, below: &Path, files: &mut Vec<PathBuf>) {
-        let dir = place.dir.join(below);
+    /// Collects the paths of TOML files below a directory, relative to the directory of commands, in order.
+    fn collect(&mut self, commands: &CommandDir, below: &Path, files: &mut Vec<PathBuf>) {
+        let dir = commands.dir.join(below);
         let leaves = |inside: &Path| dir.canonicalize().is_ok_and(|real| !real.starts_with(inside));
-        if place.inside.is_some_and(leaves) {
+        if commands.inside.is_some_and(leaves) {
             return self.messages.push(format!("{} leads elsewhere; it is not used", dir.display()));
         }
         let entries = std::fs::read_dir(&dir).into_iter().flatten().flatten();
@@ -85,18 +85,18 @@ impl Search {
         names.sort_unstable();
         for path in names {
             if files.len() >= CUSTOM_COMMANDS {
-                let dir = place.dir.display();
+                let dir = commands.dir.display();
                 return self
                     .messages
                     .push(format!("{dir} has more than {CUSTOM_COMMANDS} files; the rest is not used"));
             }
-            let is_dir = place.dir.join(&path).is_dir();
+            let is_dir = commands.dir.join(&path).is_dir();
             match path.extension() {
                 _ if is_dir && path.components().count() >= CUSTOM_COMMAND_DEPTH => {
-                    let dir = place.dir.join(&path);
+                    let dir = commands.dir.join(&path);
                     self.messages.push(format!("{} is too deep; its commands are not used", dir.display()));
                 }
-                _ if is_dir => self.collect(place, &path, files),
+                _ if is_dir => self.collect(commands, &path, files),
                 Some(end) if end == "toml" => files.push(path),
                 _ => {}
             }
@@ -104,7 +104,7 @@ impl Search {
     }
 }
 
-/// The prompt of a command, with the files that it names. The commands in it are still to run.
+/// The prompt of a command with the content of the files that it names. The shell commands in it are not run yet.
 pub fn expand(command: &CustomCommand, invocation: &Invocation, ctx: &Ctx) -> Result<Commanded, String> {
     let cannot = |why: String| format!("The command {} cannot be used: {why}.", command.name);
     let pieces = command.pieces(&invocation.args.join(" "), &invocation.line()).map_err(cannot)?;
@@ -124,7 +124,7 @@ pub fn expand(command: &CustomCommand, invocation: &Invocation, ctx: &Ctx) -> Re
     Ok(Commanded::Expanded { parts, notices })
 }
 
-/// The content of a file or directory of the workspace. Media is named only.
+/// The content of a file or directory of the workspace. Of media only the name is given.
 fn content(path: &str, ctx: &Ctx) -> Option<String> {
     let escaped: String =
         path.chars().flat_map(|c| (c.is_whitespace() || c == '\\').then_some('\\').into_iter().chain([c])).collect();

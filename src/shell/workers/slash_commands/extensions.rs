@@ -1,6 +1,6 @@
-//! The commands about extensions: which are installed, and where they are switched on.
+//! The commands about extensions: they list the installed ones, and switch them on and off.
 
-use super::{Asked, said};
+use super::{Asked, text_result};
 use crate::base::json;
 use crate::config::definitions::extension::{Extension, Switch, switch};
 use crate::shell::start::workspace_settings::extensions::SWITCHES;
@@ -51,7 +51,7 @@ fn turn(asked: &Asked, to: Switch) -> Result<Commanded, String> {
     replace(&path, &json::bytes(&switches), 0o600)
         .map_err(|error| format!("{} cannot be written: {error}", path.display()))?;
     let now = if to == Switch::On { "on" } else { "off" };
-    said(format!("The extension {name} is switched {now} {shown}."))
+    text_result(format!("The extension {name} is switched {now} {shown}."))
 }
 
 enum Scope {
@@ -65,7 +65,7 @@ fn named(args: &[String]) -> Result<(&str, Scope), String> {
     let (name, scope) = match words[..] {
         [name] => (name, "user"),
         [name, "--scope", scope] | ["--scope", scope, name] => (name, scope),
-        _ => return Err("Say the name of one extension, and perhaps --scope user or --scope workspace.".into()),
+        _ => return Err("Name one extension; --scope user or --scope workspace may follow.".into()),
     };
     match scope.to_lowercase().as_str() {
         "user" => Ok((name, Scope::User)),

@@ -1,7 +1,7 @@
-//! The commands about command hooks: which there are, and which of the project's may run. `allow` is refused by the core for clients
-//! over the network.
+//! The commands about command hooks: `list` lists them, `allow` lets hooks of the project run. The core refuses `allow` from clients over
+//! the network.
 
-use super::{Asked, said};
+use super::{Asked, text_result};
 use crate::shell::workers::hooks::{self, HookState, find};
 use crate::task::definitions::command_hook::CommandHook;
 use crate::task::definitions::slash::Commanded;
@@ -50,10 +50,10 @@ pub fn allow(asked: &Asked) -> Result<Commanded, String> {
     }
     for hook in &meant {
         hooks::allow(asked.prompt_context, &asked.command.workspace, hook)
-            .map_err(|error| format!("This cannot be kept: {error}."))?;
+            .map_err(|error| format!("This cannot be saved: {error}."))?;
     }
     let commands: Vec<&str> = meant.iter().map(|hook| hook.command.as_str()).collect();
-    said(format!("Allowed in this workspace:\n{}", commands.join("\n")))
+    text_result(format!("Allowed in this workspace:\n{}", commands.join("\n")))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! `init`: a GEMINI.md for the project. An empty one is made at once, which keeps a second `init` from starting the same work, and
-//! the model is asked to look around and fill it.
+//! `init`: makes a GEMINI.md for the project. An empty file is created at once, so that a second `init` does not start the same work, and
+//! the model is asked to examine the project and to fill the file.
 
-use super::{Asked, said};
+use super::{Asked, text_result};
 use crate::task::definitions::slash::Commanded;
 use std::fs::OpenOptions;
 use std::io::ErrorKind;
@@ -10,14 +10,14 @@ use std::path::Path;
 pub fn run(asked: &Asked) -> Result<Commanded, String> {
     let name = asked.prompt_context.memory_name(&asked.command.workspace);
     let path = Path::new(&*asked.command.workspace).join(&name);
-    // Anything with that name, also a dangling link, is kept.
+    // Any file with this name is kept, also a dangling link.
     match OpenOptions::new().write(true).create_new(true).open(&path) {
         Ok(_) => Ok(Commanded::Ask { prompt: prompt(&name) }),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            said(format!("A {name} file already exists in this directory. No changes were made."))
+            text_result(format!("A {name} file already exists in this directory. No changes were made."))
         }
         Err(error) => {
-            Err(format!("{} cannot be made: {error}. See that the workspace can be written to.", path.display()))
+            Err(format!("{} cannot be made: {error}. Make the workspace writable for the server.", path.display()))
         }
     }
 }

@@ -2,9 +2,9 @@
 //! reports what it finds.
 //!
 //! A line that is added goes into the user's own file, below a heading that other tools use for the same purpose. The file is
-//! replaced whole, so that no reader sees half of it, and one that is a link stays a link.
+//! replaced as a whole, so that no reader gets a part of it. A link is not replaced, but the file that it leads to.
 
-use super::{Asked, said};
+use super::{Asked, text_result};
 use crate::shell::start::workspace_settings::read_plain;
 use crate::shell::user_files::{lock_for_change, replace};
 use crate::task::definitions::slash::Commanded;
@@ -13,7 +13,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// Where added lines go: the section that existing memory files have for them.
+/// The heading of the section for added lines. Existing memory files have it.
 const HEADING: &str = "## Gemini Added Memories";
 
 pub fn show(asked: &Asked) -> Result<Commanded, String> {
@@ -21,16 +21,16 @@ pub fn show(asked: &Asked) -> Result<Commanded, String> {
     let texts = [memory.system, memory.project];
     let texts: Vec<&str> = texts.iter().map(String::as_str).filter(|text| !text.is_empty()).collect();
     if texts.is_empty() {
-        return said("Memory is currently empty.".into());
+        return text_result("Memory is currently empty.".into());
     }
     let from = files(memory.files.len());
-    said(format!("Remembered from {from}:\n\n{}", texts.join("\n\n")))
+    text_result(format!("Remembered from {from}:\n\n{}", texts.join("\n\n")))
 }
 
 pub fn refresh(asked: &Asked) -> Result<Commanded, String> {
     let memory = asked.prompt_context.memory_of(&asked.command.workspace);
     let chars = memory.system.chars().count() + memory.project.chars().count();
-    said(match chars {
+    text_result(match chars {
         0 => "Memory was read again; there is nothing in it.".into(),
         _ => {
             let from = files(memory.files.len());
@@ -45,7 +45,7 @@ pub fn list(asked: &Asked) -> Result<Commanded, String> {
     let paths: Vec<String> = paths.collect();
     if paths.is_empty() {
         let name = asked.prompt_context.memory_name(&asked.command.workspace);
-        return said(format!("No {name} files in use."));
+        return text_result(format!("No {name} files in use."));
     }
     let from = files(paths.len());
     let text = format!("Remembered from {from}:\n{}", paths.join("\n"));
@@ -76,7 +76,7 @@ fn files(number: usize) -> String {
     }
 }
 
-/// One line, however it was typed: what begins another line could end the section, or begin one of its own.
+/// The text as one line without leading dashes: further lines could end the section or begin another one.
 fn entry(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     let line = words.join(" ");
@@ -92,7 +92,7 @@ fn write(path: &Path, entry: &str, most: u64) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => (String::new(), 0o600),
         Err(error) => return Err(error),
     };
-    let text = with(&text, entry);
+    let text = with_entry(&text, entry);
     if text.len() as u64 > most {
         let text = format!("it would be larger than {most} bytes and not be read any more");
         return Err(io::Error::other(text));
@@ -100,7 +100,7 @@ fn write(path: &Path, entry: &str, most: u64) -> io::Result<()> {
     replace(&path, text.as_bytes(), mode)
 }
 
-/// Where a link leads, also if there is nothing yet.
+/// The path that a link leads to, also if that file does not exist yet; otherwise the path itself.
 fn target(path: &Path) -> io::Result<PathBuf> {
     match std::fs::read_link(path) {
         Err(_) => Ok(path.to_path_buf()),
@@ -113,8 +113,8 @@ fn target(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// The text with a bullet at the end of the section for them, which is made if it is missing.
-fn with(text: &str, entry: &str) -> String {
+/// The text with a new entry at the end of the section for added lines. The section is added if it is missing.
+fn with_entry(text: &str, entry: &str) -> String {
     let Some(heading) = lines(text).find(|(_, line)| line.trim_end() == HEADING) else {
         let text = text.trim_end();
         let gap = if text.is_empty() { "" } else { "\n\n" };
@@ -132,7 +132,7 @@ fn with(text: &str, entry: &str) -> String {
     format!("{section}\n- {entry}\n{gap}{rest}")
 }
 
-/// Each line with its place.
+/// Each line with its position.
 fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.split_inclusive('\n').scan(0, |at, line| {
         let start = *at;
@@ -173,7 +173,7 @@ mod tests {
             ("## Gemini Added Memories\n#hash\n# e", "## Gemini Added Memories\n#hash\n- x\n\n# e"),
             ("not ## Gemini Added Memories\n", "not ## Gemini Added Memories\n\n## Gemini Added Memories\n- x\n"),
         ] {
-            assert_eq!(with(before, "x"), after, "{before:?}");
+            assert_eq!(with_entry(before, "x"), after, "{before:?}");
         }
     }
 
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_kept_is_not_lost() {
+    fn a_file_that_cannot_be_changed_stays_as_it_is() {
         let scratch = Scratch::new();
         let path = scratch.put("GEMINI.md", "x".repeat(990));
         let error = write(&path, "too much", MOST).expect_err("too large");
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_takes_nothing_is_an_error() {
+    fn a_directory_that_cannot_be_written_is_an_error() {
         let scratch = Scratch::new();
         let path = scratch.put("locked/GEMINI.md", "mine\n");
         let dir = path.parent().expect("it has one");

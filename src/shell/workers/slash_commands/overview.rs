@@ -1,4 +1,4 @@
-//! Commands about the server: its tools, how busy it is, its commands, and which turn was stopped.
+//! The commands `tools`, `stats`, `stop` and `help`.
 
 use super::Asked;
 use crate::task::definitions::slash::Commanded;
@@ -47,7 +47,7 @@ pub fn stats(asked: &Asked) -> Result<Commanded, String> {
     })
 }
 
-/// The core has stopped the turn and given the task as the argument.
+/// Reports the turn that the core has stopped; its task is the argument.
 pub fn stop(asked: &Asked) -> Result<Commanded, String> {
     match asked.command.invocation.args.first() {
         Some(task) => Ok(Commanded::Done {

@@ -1,5 +1,5 @@
-//! Commands about what people allowed with "always". The core lists the permissions and takes them back; it gives them as the arguments,
-//! behind the task.
+//! The commands about permissions that people have granted with "always". The core lists and revokes the permissions; the arguments of the
+//! command are the task and the permissions.
 
 use super::Asked;
 use crate::task::definitions::slash::{Commanded, Granted};

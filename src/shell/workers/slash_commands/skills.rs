@@ -1,7 +1,7 @@
-//! The commands about skills: which there are, and which are switched off. They are read for every model request, so `reload` only
-//! reports what it finds.
+//! The commands about skills: they list the skills and switch them on and off. Skills are read for every model request, so `reload` only
+//! lists what it finds.
 
-use super::{Asked, said};
+use super::{Asked, text_result};
 use crate::config::definitions::extension::Switch;
 use crate::shell::workers::skills::{find, switch};
 use crate::task::definitions::skill::Skill;
@@ -41,12 +41,12 @@ fn turn(asked: &Asked, to: Switch) -> Result<Commanded, String> {
     let name = asked.command.invocation.args.join(" ");
     let known = found(asked).into_iter().find(|skill| skill.name.eq_ignore_ascii_case(name.trim()));
     let name = known.ok_or_else(|| format!("There is no skill {name}; /skills list shows those there are."))?.name;
-    switch(asked.prompt_context, &name, to).map_err(|error| format!("This cannot be kept: {error}."))?;
+    switch(asked.prompt_context, &name, to).map_err(|error| format!("This cannot be saved: {error}."))?;
     let now = found(asked).into_iter().find(|skill| skill.name == name).is_some_and(|skill| skill.enabled);
     match (to, now) {
         (Switch::On, false) => Err(format!("The skill {name} stays off: skills.disabled in your settings names it.")),
-        (Switch::On, true) => said(format!("The skill {name} is switched on.")),
-        (Switch::Off, _) => said(format!("The skill {name} is switched off.")),
+        (Switch::On, true) => text_result(format!("The skill {name} is switched on.")),
+        (Switch::Off, _) => text_result(format!("The skill {name} is switched off.")),
     }
 }
 

@@ -76,7 +76,7 @@ impl Harness {
         self.commands.run(&command, &self.prompt_context, &|| Err("no workspace".into()))
     }
 
-    /// The text of a command that is given to programs too.
+    /// The text of a command whose data for programs is the same text.
     #[track_caller]
     fn says(&self, phrase: &str) -> String {
         match self.run(phrase, &[]) {
@@ -156,7 +156,7 @@ fn init_makes_a_file_once_and_asks_the_model_to_fill_it() {
 }
 
 #[test]
-fn extensions_that_there_are() {
+fn installed_extensions_are_listed() {
     let harness = Harness::new();
     assert_eq!(harness.run("list-extensions", &[]), done("No extensions installed.", json!({"extensions": []})));
     harness.scratch.put("home/.gemini/extensions/e/gemini-extension.json", r#"{"name": "e", "version": "1.0"}"#);
@@ -167,7 +167,7 @@ fn extensions_that_there_are() {
 }
 
 #[test]
-fn what_the_server_says_of_itself() {
+fn tools_and_stats_of_the_server() {
     let harness = Harness::new();
     assert_eq!(
         harness.run("tools", &[]),
@@ -234,9 +234,9 @@ fn help_lists_the_commands() {
 }
 
 #[test]
-fn commands_of_others_run_like_our_own() {
+fn added_commands_run_like_built_in_ones() {
     let mut harness = Harness::new();
-    let echo: fn(&Asked) -> _ = |asked| said(asked.command.invocation.line());
+    let echo: fn(&Asked) -> _ = |asked| text_result(asked.command.invocation.line());
     let spec = Spec { subs: vec![Spec::new("loud", "")], ..Spec::new("echo", "") };
     let taken = harness.commands.register(Spec::new("tools", ""), Box::new(echo));
     assert_eq!(taken, Err(Taken("tools".into())));
@@ -247,7 +247,7 @@ fn commands_of_others_run_like_our_own() {
 }
 
 #[test]
-fn a_task_may_know_commands_that_are_gone() {
+fn unknown_commands_of_a_task_are_errors() {
     let mut harness = Harness::new();
     harness.commands.functions.clear();
     assert_eq!(harness.run("help", &[]), Err("There is no command help; /help lists those there are.".into()));
