@@ -11,22 +11,23 @@
 //! | [`model`] | Gemini requests and streams, history rules, scripted agents | base task |
 //! | [`tool`] | the tools: schema, `prepare`, `run` (on worker threads) | base task mcp |
 //! | `bucket` | tasks in a bucket of an object store, shared by several instances | base task |
-//! | [`ui`] | what people see: the fold of a task's records | base task |
+//! | [`ui`] | what people see: the state of the screen, folded from a task's records | base task |
 //! | [`config`] | the table of options, settings files, trust | base task a2a model |
 //! | [`args`] | the command line | base a2a config |
 //! | [`manual`] | the pages that `gemini-a2a help` prints | config |
 //! | [`core`] | connections, routes, tasks, subscriptions, timers | base wire task mcp a2a model |
 //! | [`shell`] | mio, threads, files, sockets, signals, children | everything |
 //!
-//! The features `agents`, `bucket`, `mcp`, `web-tools` and `webhooks` are whole subsystems and on by default. A module of such a feature has a replacement
-//! `none.rs` with the same interface, which is chosen where the module is declared; otherwise only `a2a::WEBHOOKS` depends on them.
+//! The features `agents`, `bucket`, `identity`, `mcp`, `tui`, `web-tools` and `webhooks` are whole subsystems and on by default. Where a
+//! build without such a feature needs a module all the same, a file `none.rs` with the same interface takes its place; it is chosen where the
+//! module is declared.
 //!
 //! All layers but `tool` and `shell` are pure: no sockets, files, threads, clocks or random numbers. Read `shell/event_loop/server.rs`
 //! for the event loop, then `task/machine/decide.rs` for what the agent does, then `core/mod.rs`, which connects the two.
 
 #![forbid(unsafe_code)]
 
-// The tests of the core share their harness with those in `tests`, which know the crate by its name.
+// The tests of the core share their harness with those in `tests`, which use the crate by its name.
 #[cfg(test)]
 extern crate self as gemini_a2a;
 

@@ -1,4 +1,4 @@
-//! The program with the built-in slash commands. `shell/start/program.rs` does the work.
+//! The program `gemini-a2a` with its built-in slash commands. `shell/start/program.rs` contains the rest of `main`.
 
 #![forbid(unsafe_code)]
 

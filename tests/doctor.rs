@@ -236,7 +236,7 @@ fn ports_and_directories() {
     let file = patient.program.dir.folder("x").join("file");
     std::fs::write(&file, "").expect("a file");
     let below = file.join("state").display().to_string();
-    Doctor::without_faults().with(&["--state-dir", &below]).expect(1, "fail  state:", "is no directory");
+    Doctor::without_faults().with(&["--state-dir", &below]).expect(1, "fail  state:", "is not a directory");
     Doctor::without_faults().with(&["--workspace", "/no/such/dir"]).expect(1, "fail  settings:", "/no/such/dir");
 }
 
@@ -363,7 +363,7 @@ fn the_terminal_is_asked_what_it_can_do() {
     let silent = in_terminal("xterm", None, "");
     assert!(silent.starts_with("warn  terminal: xterm, 80 × 24, 16 colours, answers no questions · "), "{silent}");
     let dumb = in_terminal("dumb", None, "");
-    assert!(dumb.starts_with("warn  terminal: TERM names none"), "{dumb}");
+    assert!(dumb.starts_with("warn  terminal: TERM names no terminal"), "{dumb}");
     let small = in_terminal("xterm", Some((30, 8)), "\x1b[?6c");
     assert!(small.starts_with("warn  terminal: xterm, 30 × 8, ") && small.contains("larger"), "{small}");
 }

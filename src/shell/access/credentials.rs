@@ -1,5 +1,5 @@
-//! The credentials file on disk. Whoever can write it can let anybody in, so it has to belong to this user or to root, and nobody else
-//! may write it. Nobody else may read it either, except where the platform mounts secrets with modes of its own.
+//! The credentials file on disk. A user who can write it can admit any client, so it has to belong to this user or to root, and no other
+//! user may write it. No other user may read it either, except where the platform mounts secrets with its own modes.
 
 use crate::limits::access::CREDENTIALS_BYTES;
 use crate::shell::event_loop::sys;
@@ -17,11 +17,11 @@ use std::sync::{Mutex, PoisonError};
 pub enum Readers {
     /// Nobody.
     Owner,
-    /// Others too: the platform that mounts it decides (a container or a service manager).
+    /// Any user: the platform that mounts the file decides (a container or a service manager).
     Platform,
 }
 
-/// The variables of platforms that mount secrets.
+/// Variables that are set on platforms that mount secrets.
 const PLATFORMS: [&str; 3] = ["K_SERVICE", "KUBERNETES_SERVICE_HOST", "CREDENTIALS_DIRECTORY"];
 
 impl Readers {
@@ -31,14 +31,14 @@ impl Readers {
     }
 }
 
-/// Reads the file, and again when it has changed.
+/// Reads the file, and reads it again after it has changed.
 pub struct CredentialsReader {
     path: PathBuf,
     readers: Readers,
     seen: Mutex<Option<Stamp>>,
 }
 
-/// What shows that a file is not the one that was read.
+/// The metadata by which a changed or replaced file is recognised.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     device: u64,
@@ -75,7 +75,7 @@ impl CredentialsReader {
     pub fn changed(&self) -> Option<Result<CredentialsFile, String>> {
         let seen = *self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let now = fs::metadata(&self.path).ok().map(|file| Stamp::of(&file));
-        // One that was never there need not come.
+        // A file that has never existed is no error.
         if now == seen { None } else { Some(self.read()) }
     }
 
@@ -84,9 +84,9 @@ impl CredentialsReader {
         // Without waiting: a pipe with this name would wait for a writer.
         let opened = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(&self.path);
         let opened = opened.map_err(|error| format!("{shown} cannot be read: {error}"))?;
-        let there = opened.metadata().map_err(|error| format!("{shown} cannot be read: {error}"))?;
-        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(Stamp::of(&there));
-        check(&there, self.readers).map_err(|why| format!("{shown} {why}"))?;
+        let metadata = opened.metadata().map_err(|error| format!("{shown} cannot be read: {error}"))?;
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(Stamp::of(&metadata));
+        check(&metadata, self.readers).map_err(|why| format!("{shown} {why}"))?;
         let mut bytes = Vec::new();
         let read = opened.take(CREDENTIALS_BYTES + 1).read_to_end(&mut bytes);
         read.map_err(|error| format!("{shown} cannot be read: {error}"))?;
@@ -94,11 +94,11 @@ impl CredentialsReader {
     }
 }
 
-/// Whether a file may be trusted to say who gets in. Links are followed: what they lead to counts.
+/// An error if another user could have changed or read the file. Links are followed: the file that they lead to is checked.
 fn check(file: &fs::Metadata, readers: Readers) -> Result<(), String> {
     let mode = file.mode() & 0o777;
     if !file.is_file() {
-        return Err("is no file".into());
+        return Err("is not a file".into());
     }
     if file.len() > CREDENTIALS_BYTES {
         return Err(format!("is larger than {CREDENTIALS_BYTES} bytes"));
@@ -115,10 +115,10 @@ fn check(file: &fs::Metadata, readers: Readers) -> Result<(), String> {
     Ok(())
 }
 
-/// Changes the file for `gemini-a2a token`: what is there, or nothing, is changed, and written as a whole. Programs that do so at the
-/// same time take turns, so that none of them writes what another one has changed since it was read.
+/// Reads the file for `gemini-a2a token`, changes its content, and replaces it; a file that does not exist counts as empty. Programs that do
+/// so at the same time take turns, so that no change is lost.
 pub fn change<R>(path: &Path, change: impl FnOnce(&mut CredentialsFile) -> Result<R, String>) -> Result<R, String> {
-    // Written to where a link leads: the link stays.
+    // A link is not replaced, but the file that it leads to.
     let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let _held = lock(&real).map_err(|error| format!("{} cannot be locked: {error}", path.display()))?;
     let (_, mut file) = CredentialsReader::open(path, Readers::Owner)?;
@@ -130,8 +130,8 @@ pub fn change<R>(path: &Path, change: impl FnOnce(&mut CredentialsFile) -> Resul
     Ok(result)
 }
 
-/// Waits until no other program changes the file, and keeps others from it until the result is dropped. The lock is on a file beside
-/// it, because the file itself is replaced.
+/// Waits until no other program changes the file, and locks it until the result is dropped. The lock is that of a second file, because the
+/// first one is replaced.
 fn lock(path: &Path) -> io::Result<File> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path.parent().unwrap_or(Path::new("/")))?;
     let mut name = path.as_os_str().to_owned();

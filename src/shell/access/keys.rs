@@ -1,4 +1,4 @@
-//! Fetches the public keys of an identity provider, on a thread that may wait.
+//! Fetches the public keys of an identity provider. This blocks, so a worker does it.
 
 use crate::limits::access::{JWKS_BYTES, JWKS_KEEP_LEAST_MS, JWKS_KEEP_MOST_MS, JWKS_MS};
 use crate::task::access::jwt::{self, Key};
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_kept_as_long_as_their_source_says_within_limits() {
+    fn keys_are_kept_as_long_as_their_source_allows_within_limits() {
         assert_eq!(keep_ms("public, max-age=3600"), 3_600_000);
         for (control, kept) in [
             ("", JWKS_KEEP_LEAST_MS),

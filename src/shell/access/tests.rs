@@ -29,7 +29,7 @@ fn write(path: &Path, ids: &[&str], mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
-fn place(scratch: &Scratch) -> PathBuf {
+fn credentials_path(scratch: &Scratch) -> PathBuf {
     scratch.path().join("credentials.json")
 }
 
@@ -40,7 +40,7 @@ fn ids(file: &CredentialsFile) -> Vec<&str> {
 #[test]
 fn a_file_that_others_could_change_or_read_is_refused() {
     let scratch = Scratch::new();
-    let path = place(&scratch);
+    let path = credentials_path(&scratch);
     for (mode, readers, words) in [
         (0o600, Readers::Owner, None),
         (0o400, Readers::Owner, None),
@@ -58,18 +58,18 @@ fn a_file_that_others_could_change_or_read_is_refused() {
         }
         fs::remove_file(&path).unwrap();
     }
-    // A link counts as what it leads to.
+    // A link is checked as the file that it leads to.
     write(&path, &["a"], 0o600);
     let link = scratch.path().join("link");
     std::os::unix::fs::symlink(&path, &link).unwrap();
     assert!(CredentialsReader::open(&link, Readers::Owner).is_ok());
-    assert!(CredentialsReader::open(scratch.path(), Readers::Owner).map(drop).unwrap_err().contains("is no file"));
+    assert!(CredentialsReader::open(scratch.path(), Readers::Owner).map(drop).unwrap_err().contains("is not a file"));
 }
 
 #[test]
 fn a_file_is_as_large_as_the_limit_says() {
     let scratch = Scratch::new();
-    let path = place(&scratch);
+    let path = credentials_path(&scratch);
     for (bytes, fits) in [(CREDENTIALS_BYTES, true), (CREDENTIALS_BYTES + 1, false)] {
         let mut text = br#"{"v":1,"credentials":[]}"#.to_vec();
         text.resize(bytes as usize, b' ');
@@ -91,7 +91,7 @@ fn platforms_that_mount_secrets_are_known_by_their_variables() {
 #[test]
 fn a_change_is_noticed_once_and_a_broken_file_is_an_error() {
     let scratch = Scratch::new();
-    let path = place(&scratch);
+    let path = credentials_path(&scratch);
     let (reader, file) = CredentialsReader::open(&path, Readers::Owner).unwrap();
     assert_eq!((ids(&file).len(), reader.changed()), (0, None), "there is none yet");
     write(&path, &["a"], 0o600);
@@ -129,7 +129,7 @@ fn the_file_is_changed_as_a_whole_and_stays_private() {
 fn changes_that_are_made_at_the_same_time_are_all_kept() {
     const ALL: usize = 24;
     let scratch = Scratch::new();
-    let path = place(&scratch);
+    let path = credentials_path(&scratch);
     write(&path, &["gone"], 0o600);
     std::thread::scope(|scope| {
         for n in 0..ALL {
@@ -161,9 +161,9 @@ fn changes_that_are_made_at_the_same_time_are_all_kept() {
 #[test]
 fn a_pipe_is_refused_and_not_waited_for() {
     let scratch = Scratch::new();
-    let path = place(&scratch);
+    let path = credentials_path(&scratch);
     let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
     rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
     let opened = CredentialsReader::open(&path, Readers::Owner).map(drop);
-    assert!(opened.unwrap_err().contains("is no file"));
+    assert!(opened.unwrap_err().contains("is not a file"));
 }

@@ -9,7 +9,7 @@ use crate::task::access::token::{self, Hash};
 use serde_json::json;
 use std::path::Path;
 
-/// Carries out an action on the credentials file, and returns what is to be printed.
+/// Carries out an action on the credentials file, and returns the text to print. A new token is printed alone, so that it can be piped.
 pub fn run(action: &TokenAction, path: &Path, now_unix_ms: u64) -> Result<String, String> {
     match action {
         TokenAction::List { json } => list(path, *json, now_unix_ms),
@@ -45,7 +45,7 @@ fn add(new: &NewToken, path: &Path, now_unix_ms: u64) -> Result<String, String> 
         file.credentials.push(credential);
         Ok(())
     })?;
-    Ok(told(&token))
+    Ok(format!("{token}\n"))
 }
 
 fn rotate(id: &str, overlap_ms: u64, path: &Path, now_unix_ms: u64) -> Result<String, String> {
@@ -58,12 +58,7 @@ fn rotate(id: &str, overlap_ms: u64, path: &Path, now_unix_ms: u64) -> Result<St
         credential.sha256 = Hash::of(&token);
         Ok(())
     })?;
-    Ok(told(&token))
-}
-
-/// The token goes to standard output alone, so that it can be piped.
-fn told(token: &str) -> String {
-    format!("{token}\n")
+    Ok(format!("{token}\n"))
 }
 
 fn time(unix_ms: u64) -> Time {
@@ -80,7 +75,7 @@ fn unknown(file: &CredentialsFile, id: &str) -> String {
 }
 
 fn list(path: &Path, as_json: bool, now_unix_ms: u64) -> Result<String, String> {
-    // Only hashes are stored, so that nobody is harmed who lists them.
+    // The file contains only hashes of tokens, so listing is safe even if others can read the file.
     let (_, file) = CredentialsReader::open(path, Readers::Platform)?;
     let state = |credential: &Credential| match &credential.not_after {
         Some(end) if end.unix_ms <= now_unix_ms => "expired",

@@ -1,4 +1,4 @@
-//! How clients are admitted, from the settings and the credentials file. A server that nobody could use is not started.
+//! Decides how clients are admitted, by the settings and the credentials file. A server that no client could use is not started.
 
 #[cfg(feature = "identity")]
 use crate::config::identity::IdentitySettings;
@@ -16,13 +16,13 @@ use crate::task::access::AccessMode;
 use crate::task::access::token::Hash;
 use std::path::{Path, PathBuf};
 
-/// What the core has to know, what reads the credentials again, and where the keys of the identity provider are.
+/// The setup for the core, the reader of the credentials file, and the source of the identity provider's keys.
 type Admission = (AccessSetup, Option<CredentialsReader>, Option<KeySource>);
 
 /// The name of the credentials file in the state directory.
 const FILE: &str = "credentials.json";
 
-/// What the core has to know, and what reads the file again.
+/// How clients are admitted. An error if no client could be admitted.
 pub fn access(plan: &Plan, env: &Env) -> Result<Admission, OpenError> {
     let settings = &plan.settings.access;
     let mut setup = AccessSetup {
@@ -49,7 +49,7 @@ pub fn access(plan: &Plan, env: &Env) -> Result<Admission, OpenError> {
             path.display()
         );
         match settings.platform {
-            // The platform wants an answer; whoever asks is told what to set.
+            // The platform expects a server that responds. Its responses say what to set.
             Some(_) => plan.log.warn(format_args!("{message}")),
             None => return Err(OpenError::Plan(message)),
         }
@@ -58,7 +58,7 @@ pub fn access(plan: &Plan, env: &Env) -> Result<Admission, OpenError> {
     Ok((setup, Some(reader), key_source))
 }
 
-/// What `--identity` says, and where the keys are.
+/// Reads the file of `--identity` into the setup, and returns the source of the keys.
 #[cfg(feature = "identity")]
 fn identity(plan: &Plan, setup: &mut AccessSetup) -> Result<Option<KeySource>, OpenError> {
     let Some(file) = &plan.settings.access.identity else {
@@ -84,7 +84,7 @@ fn identity_file(path: &Path) -> Result<IdentitySettings, String> {
     IdentitySettings::parse(&text).map_err(|why| format!("{} is not valid: {why}", path.display()))
 }
 
-/// The address where clients learn about the identity provider.
+/// The URL of the identity provider's discovery document.
 #[cfg(feature = "identity")]
 pub fn discovery(file: Option<&Path>) -> Result<Option<String>, String> {
     file.map(|file| identity_file(file).map(|read| read.discovery())).transpose()
@@ -95,7 +95,7 @@ pub fn discovery(_: Option<&Path>) -> Result<Option<String>, String> {
     Ok(None)
 }
 
-/// Where the credentials are.
+/// The path of the credentials file.
 pub fn path(given: Option<&Path>, state: &Path) -> PathBuf {
     given.map_or_else(|| state.join(FILE), Path::to_owned)
 }

@@ -1,4 +1,4 @@
-//! From a plan to a server that listens: everything is opened and checked here, before the first connection is accepted, so that an
+//! Makes a server that listens from a plan. Everything is opened and checked here, before the first connection is accepted, so that an
 //! error is one clear line.
 
 mod model;
@@ -98,7 +98,7 @@ pub(super) fn assemble(mut plan: Plan) -> Result<Server, OpenError> {
         Setup { access, audit, shared_store: shared, ..core_setup(&context, model, &listeners, unconfined, &log)? };
     setup.operation.access_log = access_log.is_on();
     setup.operation.provider = provider;
-    // It is none of the server's addresses: nothing but metrics is there.
+    // Added after the addresses of the server were announced, because it serves only metrics.
     problems.extend(metrics.iter().map(|metrics| format!("Metrics: http://{}/metrics", metrics.name())));
     listeners.extend(metrics);
     context.policy = setup.approval.policy.clone();
@@ -135,7 +135,7 @@ pub fn with_mcp(plan: Plan, work: impl FnOnce(&Arc<mcp::Pool>, &Path) -> Result<
     done
 }
 
-/// Why no command can be confined, if none can.
+/// Why no command can be confined; None if commands can be confined.
 fn unconfined(children: Option<&Children>, workspace: &Path, problems: &mut Vec<String>) -> Option<String> {
     let Some(children) = children else {
         return Some("This server starts no commands".to_owned());
@@ -145,7 +145,7 @@ fn unconfined(children: Option<&Children>, workspace: &Path, problems: &mut Vec<
     Some(why)
 }
 
-/// Reads the settings of workspaces as the plan's operator trusts them.
+/// The reader of workspaces' settings, with the trust of the plan's operator.
 fn settings_reader(plan: &Plan, workspace: &Path) -> SettingsReader {
     let operator = OperatorTrust { decision: plan.trust, workspace: workspace.to_owned() };
     let env = lookup(plan.environment.clone());
@@ -162,7 +162,7 @@ fn signals(handling: SignalHandling) -> io::Result<Option<Signals>> {
     }
 }
 
-/// A process that was started as a supervisor opens no server: it would start a supervisor itself, and so on.
+/// An error in a process that was started as a supervisor: its server would start a supervisor again, and so on without end.
 fn refuse_supervisors() -> Result<(), OpenError> {
     if std::env::args_os().nth(1).is_some_and(|word| word == children::VERB) {
         let message = "this process was started to supervise a command: main has to begin with embed::child_main";
@@ -171,7 +171,7 @@ fn refuse_supervisors() -> Result<(), OpenError> {
     Ok(())
 }
 
-/// What workers need, and what the core has to know of the model.
+/// The context of the workers, and the facts about the model for the core.
 #[inline(never)]
 fn worker_context(
     plan: Plan,
@@ -258,7 +258,7 @@ fn core_setup(
     })
 }
 
-/// Looks variables up in an environment. Values that are not UTF-8 count as unset.
+/// A function that looks up variables in an environment. Values that are not UTF-8 count as unset.
 pub fn lookup(environment: Vec<(OsString, OsString)>) -> Env {
     Arc::new(move |name| {
         let found = environment.iter().find(|(known, _)| known == name);
@@ -266,7 +266,7 @@ pub fn lookup(environment: Vec<(OsString, OsString)>) -> Env {
     })
 }
 
-/// The built-in tools, without those that run command lines if none can be run, and the host's.
+/// The built-in tools and those of the host program. Tools that run command lines are left out if no command can be run.
 fn toolbox(own: Vec<Box<dyn Tool>>, children: &Option<Arc<Children>>) -> Result<Toolbox, OpenError> {
     let runs_commands = children.as_ref().is_some_and(|children| has_shell(children));
     let toolbox = if runs_commands { Toolbox::built_in() } else { Toolbox::without_commands() };
@@ -330,7 +330,7 @@ fn url(listeners: &[Listener]) -> String {
     }
 }
 
-/// How the world reaches this server.
+/// The URL by which clients reach this server.
 fn public_url(settings: &Settings, listeners: &[Listener]) -> String {
     settings.access.public_url.as_ref().map_or_else(|| url(listeners), |public| public.url.clone())
 }
@@ -352,7 +352,7 @@ fn host_policy(settings: &Settings, listeners: &[Listener]) -> HostPolicy {
     }
 }
 
-/// Processes left over from a server that died are ended before anything new is started.
+/// Kills the child processes of dead servers, then tries whether commands can be started.
 #[inline(never)]
 fn children(
     plan: &Plan,
@@ -361,7 +361,7 @@ fn children(
     problems: &mut Vec<String>,
 ) -> Result<Option<Children>, OpenError> {
     let exe = match &plan.children {
-        // The link, so that replacing the file does not matter.
+        // The link in /proc, so that the file may be replaced.
         ChildProcesses::ThisProgram => "/proc/self/exe".into(),
         ChildProcesses::Program(path) => path.clone(),
         ChildProcesses::None => return Ok(None),
@@ -383,7 +383,7 @@ fn children(
         Ok(trial) => match trial.answer(Duration::from_millis(SUPERVISOR_TRIAL_MS)) {
             Answer::AsSupervisor => {}
             Answer::Otherwise => return Err(OpenError::Children(trial.refusal())),
-            // The machine may only be slow. Until there is an answer, commands fail with the reason.
+            // The machine may only be slow. Until the answer arrives, commands fail with this reason.
             Answer::NotYet => {
                 problems.push(format!("Commands may not start: {}.", trial.refusal()));
                 silent = Some(trial);
@@ -442,7 +442,7 @@ fn directory(path: &Path) -> Result<PathBuf, OpenError> {
     real_directory(path).map_err(OpenError::Plan)
 }
 
-/// The real paths of directories beside the workspace that tools may use. One that does not exist is reported.
+/// The real paths of directories beside the workspace that tools may use. Directories that do not exist are reported.
 fn included(given: &[String], workspace: &Path, home: Option<&Path>, log: &Log) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for text in given {
@@ -473,7 +473,7 @@ fn declared(mut specs: Vec<ToolSpec>, settings: &Settings) -> Vec<ToolSpec> {
     specs
 }
 
-/// What needs no approval: the built-in rules, the operator's settings, and the rules that users saved.
+/// The rules about approval: the built-in ones, those of the operator's settings, and those that users saved.
 #[inline(never)]
 fn approval(settings: &Settings, saved: Option<&Path>, log: &Log) -> Approval {
     let mut policy = Policy::built_in();
@@ -488,8 +488,8 @@ fn approval(settings: &Settings, saved: Option<&Path>, log: &Log) -> Approval {
             SettingScope::SystemDefaults | SettingScope::System => Tier::Admin,
         };
         let found = policy.add(tier, &Value::from(vec![rule.rule.clone()]));
-        let place = format!("{}, line {}", rule.file, rule.line);
-        problems.extend(found.iter().map(|problem| format!("{place}: {problem}")));
+        let position = format!("{}, line {}", rule.file, rule.line);
+        problems.extend(found.iter().map(|problem| format!("{position}: {problem}")));
     }
     if let Some(path) = saved {
         let saved = saved_rules::read(path, settings.limits.settings_bytes);

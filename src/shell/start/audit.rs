@@ -22,7 +22,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// What went wrong, a line each. Printing has gone on behind it.
+/// Error messages, a line each. The entries after an error were printed all the same.
 pub type Problems = Vec<String>;
 
 /// Carries out the verb. Good chains and entries go to `out`.
@@ -38,7 +38,7 @@ pub fn run(
     let chains = chains(&args.files, &state.join("audit")).map_err(|problem| vec![problem])?;
     let problems = match &args.action {
         AuditAction::Verify { tasks } => {
-            // Before the chains: a running server writes an entry before the journal that names it.
+            // Read before the chains: a running server writes an entry before the journal that names it.
             let mut heads = if *tasks { Heads::read(&state.join("tasks")) } else { Heads::default() };
             let is_whole = args.files.is_empty();
             let mut problems = Vec::new();
@@ -48,7 +48,7 @@ pub fn run(
                     Err(problem) => problems.push(problem),
                 }
             }
-            problems.extend(heads.left(is_whole));
+            problems.extend(heads.unmatched(is_whole));
             problems
         }
         AuditAction::Show { filter, json } => show(&chains, filter, *json, out),
@@ -84,7 +84,7 @@ fn chains(given: &[String], dir: &Path) -> Result<BTreeMap<String, Vec<PathBuf>>
     Ok(chains.into_iter().map(|(chain, files)| (chain, in_order(files))).collect())
 }
 
-/// Gives each line of a file with its number, without its line break.
+/// Calls `each` with every line of a file, without its line break, and the line's number.
 fn lines(path: &Path, most: u64, mut each: impl FnMut(u64, &[u8]) -> Result<(), String>) -> Result<(), String> {
     let unreadable = |error: io::Error| format!("{} cannot be read: {error}", path.display());
     let mut file = BufReader::new(File::open(path).map_err(unreadable)?);
@@ -94,11 +94,11 @@ fn lines(path: &Path, most: u64, mut each: impl FnMut(u64, &[u8]) -> Result<(), 
         if (&mut file).take(most).read_until(b'\n', &mut line).map_err(unreadable)? == 0 {
             break;
         }
-        let told = |why: String| format!("{}, line {number}: {why}", path.display());
+        let in_line = |why: String| format!("{}, line {number}: {why}", path.display());
         match line.strip_suffix(b"\n") {
-            Some(line) => each(number, line).map_err(told)?,
+            Some(line) => each(number, line).map_err(in_line)?,
             None => {
-                return Err(told(
+                return Err(in_line(
                     "it is not complete; a server that was stopped in a write cuts it at its next start".into(),
                 ));
             }
@@ -107,7 +107,7 @@ fn lines(path: &Path, most: u64, mut each: impl FnMut(u64, &[u8]) -> Result<(), 
     Ok(())
 }
 
-/// Checks one chain; gives the line that says so.
+/// Checks one chain. Returns the line to print if it is good.
 fn verify(chain: &str, files: &[PathBuf], is_whole: bool, heads: &mut Heads) -> Result<String, String> {
     let mut verifier = if is_whole { Verifier::from_start() } else { Verifier::from_anywhere() };
     for file in files {
@@ -117,7 +117,7 @@ fn verify(chain: &str, files: &[PathBuf], is_whole: bool, heads: &mut Heads) -> 
         })?;
     }
     let head = verifier.head();
-    heads.missing(chain, head.n)?;
+    heads.check_missing(chain, head.n)?;
     Ok(format!("chain {chain} lines {} head {}", verifier.lines(), head.hash))
 }
 
@@ -149,7 +149,7 @@ impl Heads {
     fn read_journal(&mut self, path: &Path) {
         let task = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default();
         let read = lines(path, JOURNAL_LINE_BYTES, |_, line| {
-            // Most lines are not of this kind, and need not be parsed.
+            // Most lines contain no such event, and need not be parsed.
             if !contains(line, b"\"event\":{\"audited\":") {
                 return Ok(());
             }
@@ -169,7 +169,7 @@ impl Heads {
         self.problems.extend(read.err().filter(|problem| !problem.contains("it is not complete")));
     }
 
-    /// Compares an entry with what journals say of it.
+    /// Compares an entry with the hash that a journal names for it.
     fn compare(&mut self, chain: &str, entry: &ReadEntry) -> Result<(), String> {
         match self.named.get_mut(chain).and_then(|named| named.remove(&entry.n)) {
             Some(Named { hash, by }) if hash != entry.hash => {
@@ -179,8 +179,8 @@ impl Heads {
         }
     }
 
-    /// Whether entries behind the last one of a chain are named.
-    fn missing(&mut self, chain: &str, last: u64) -> Result<(), String> {
+    /// An error if a journal names an entry after the last one of a chain.
+    fn check_missing(&mut self, chain: &str, last: u64) -> Result<(), String> {
         let named = self.named.remove(chain).unwrap_or_default();
         match named.range(last + 1..).next_back() {
             Some((n, Named { by, .. })) => {
@@ -190,8 +190,8 @@ impl Heads {
         }
     }
 
-    /// What no chain was compared with.
-    fn left(self, is_whole: bool) -> Problems {
+    /// The problems of journals, and the chains that journals name and that have no file.
+    fn unmatched(self, is_whole: bool) -> Problems {
         let mut problems = self.problems;
         for (chain, named) in self.named.into_iter().filter(|_| is_whole) {
             if let Some((n, Named { by, .. })) = named.into_iter().next_back() {
@@ -206,7 +206,7 @@ fn contains(line: &[u8], part: &[u8]) -> bool {
     line.windows(part.len()).any(|window| window == part)
 }
 
-/// Prints the entries that fit. A line that is no entry is a problem; the rest of its chain is not shown.
+/// Prints the entries that match the filter. A line that is not an entry is a problem; the rest of its file is not shown.
 fn show(chains: &BTreeMap<String, Vec<PathBuf>>, filter: &AuditFilter, json: bool, out: &mut dyn Write) -> Problems {
     let since = filter.since.map_or(0, |since| match since {
         Since::Time(at) => at,
@@ -219,7 +219,7 @@ fn show(chains: &BTreeMap<String, Vec<PathBuf>>, filter: &AuditFilter, json: boo
                 let entry = crate::task::audit::chain::read(line).map_err(|bad| bad.to_string())?;
                 if entry.at >= since && fits(&entry, filter) {
                     let text = if json { String::from_utf8_lossy(line).into_owned() } else { described(&entry) };
-                    // It fails only when the reader has gone.
+                    // Printing fails only when the reader has closed the pipe.
                     let _ = writeln!(out, "{text}");
                 }
                 Ok(())

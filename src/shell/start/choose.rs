@@ -1,4 +1,4 @@
-//! What a command line without a verb starts: a session in the terminal, the answer to one prompt, or the server.
+//! Chooses what a command line without a verb starts: a session in the terminal, the answer to one prompt, or the server.
 
 use crate::config::settings::Settings;
 use crate::limits::FIRST_BYTE_MS;
@@ -16,20 +16,20 @@ pub enum Program {
     Server,
 }
 
-/// What the process was started with.
+/// How the process was started.
 #[derive(Clone, Copy, Debug)]
-pub struct Surroundings {
+pub struct StartConditions {
     /// Standard input and standard output are a terminal.
     pub terminal: bool,
-    /// `CI` is set: somebody's terminal may be there, but nobody sits at it.
+    /// `CI` is set: there may be a terminal, but nobody uses it.
     pub unattended: bool,
     /// Standard input is a file or a pipe, and has content.
     pub content: fn() -> bool,
 }
 
-impl Surroundings {
-    pub fn of_process() -> Surroundings {
-        Surroundings {
+impl StartConditions {
+    pub fn of_process() -> StartConditions {
+        StartConditions {
             terminal: io::stdin().is_terminal() && io::stdout().is_terminal(),
             unattended: std::env::var_os("CI").is_some_and(|value| !value.is_empty()),
             content: stdin_has_content,
@@ -37,16 +37,16 @@ impl Surroundings {
     }
 }
 
-/// Decides by the flags first, then by the surroundings.
-pub fn choose(settings: &Settings, surroundings: Surroundings) -> Program {
+/// Decides by the flags first, then by how the process was started.
+pub fn choose(settings: &Settings, conditions: StartConditions) -> Program {
     let session = &settings.session;
     if session.prompt.is_some() || session.list || session.delete.is_some() {
         Program::Headless
-    } else if cfg!(feature = "tui") && surroundings.terminal && !surroundings.unattended {
+    } else if cfg!(feature = "tui") && conditions.terminal && !conditions.unattended {
         Program::Terminal
     } else if names_listener(settings) {
         Program::Server
-    } else if session.resume.is_some() || session.first_prompt.is_some() || (surroundings.content)() {
+    } else if session.resume.is_some() || session.first_prompt.is_some() || (conditions.content)() {
         Program::Headless
     } else {
         Program::Server
@@ -59,7 +59,8 @@ pub fn names_listener(settings: &Settings) -> bool {
     settings.port.is_some() || settings.host.is_some() || named.is_some()
 }
 
-/// A service manager may leave a pipe open that nobody ever writes to, so the wait is short.
+/// Whether standard input is a file, or a pipe or socket with content. A service manager may leave a pipe open to which nobody ever writes,
+/// so the wait is short.
 pub fn stdin_has_content() -> bool {
     let stdin = io::stdin();
     let kind = fstat(stdin.as_fd()).map(|status| FileType::from_raw_mode(status.st_mode));
@@ -82,7 +83,7 @@ mod tests {
     fn chosen(line: &str, terminal: bool, unattended: bool, content: fn() -> bool) -> Program {
         let mut settings = Settings::default();
         settings.apply_flags(&args::parse(line.split_whitespace().map(str::to_owned)).expect("arguments").flags);
-        choose(&settings, Surroundings { terminal, unattended, content })
+        choose(&settings, StartConditions { terminal, unattended, content })
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The plan of the program `gemini-a2a`: what its flags, its environment and the files around its workspace say.
+//! Makes the plan of the program `gemini-a2a` from its flags, its environment and the files around its workspace.
 
 use crate::base::text::size;
 use crate::config::options::{self, Flag};
@@ -22,27 +22,27 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Where the log goes.
+/// The file that the log is written to.
 pub enum LogOutput {
     StandardError,
-    /// Standard error belongs to a terminal that is painted.
+    /// A file: standard error is a terminal on which a screen is drawn.
     Stream(File),
-    /// Standard error is for those who read the output of one prompt.
+    /// Nowhere: standard error is part of the output of one prompt.
     Nowhere,
 }
 
 /// What the program is started with.
 pub struct Configured {
     pub plan: Plan,
-    /// What to tell the operator who starts a server.
+    /// Lines for the operator who starts a server.
     pub greeting: Vec<String>,
-    /// What is wrong with the files that were read. The log contains it.
+    /// Errors in the files that were read. The log contains them.
     pub messages: Vec<String>,
-    /// Of the workspace.
+    /// Whether the workspace is trusted.
     pub trust: Trust,
 }
 
-/// The operator's settings without any file: variables and flags.
+/// The operator's settings from variables and flags, without any file.
 pub fn without_files(flags: &[Flag], env: &Env) -> Result<Settings, String> {
     let mut settings = Settings::default();
     settings.apply_variables(env.as_ref(), &Variables::default())?;
@@ -114,7 +114,7 @@ fn log(config: &Config, env: &Env, output: LogOutput) -> Log {
     match output {
         LogOutput::StandardError => Log::formatted(standard_error(), format, level, prefix, redacted),
         LogOutput::Stream(file) => Log::formatted(Some(file), format, level, prefix, redacted),
-        // The audit leaves out the same secrets.
+        // The audit redacts the same secrets.
         LogOutput::Nowhere => Log::to(None, level, prefix, redacted),
     }
 }
@@ -132,7 +132,7 @@ pub fn workspace(settings: &Settings) -> Result<PathBuf, String> {
 /// The secrets that are redacted in the log.
 fn secrets(config: &Config, env: &dyn Fn(&str) -> Option<String>) -> Vec<String> {
     let token = config.settings.access.token.iter().map(|token| token.reveal().to_owned());
-    // Those of the environment, also if they are not used. The name of a file is none.
+    // Also the credentials of the environment that are not used. The path of a file is not a secret.
     let is_file = |name: &str| name.ends_with("_FILE") || name == "GOOGLE_APPLICATION_CREDENTIALS";
     let variables = options::credential_variables().filter(|name| !is_file(name));
     secrets_of_model(config).into_iter().chain(token).chain(variables.filter_map(env)).collect()

@@ -1,5 +1,5 @@
-//! `gemini-a2a doctor`: looks for what keeps the program from working here, and says what to do about it. It changes no
-//! settings, asks the model API once, for something that costs nothing, and starts the MCP servers once.
+//! `gemini-a2a doctor`: checks whether the program can work on this machine, and says what to do if not. It changes no settings, sends one
+//! request without cost to the model API, and starts the MCP servers once.
 
 mod credentials;
 mod servers;
@@ -32,9 +32,9 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Less room than this is soon used up by tasks and checkpoints.
+/// Less free space than this is soon used up by tasks and checkpoints.
 const FEW_BYTES: u64 = 200 * 1024 * 1024;
-/// Tokens and certificates are refused when the clock differs by more.
+/// If the clock differs by more, tokens and certificates are refused.
 const CLOCK_MS: u64 = 300_000;
 /// 2026-01-01: an earlier clock was never set.
 const BUILT_AFTER_MS: u64 = 1_767_225_600_000;
@@ -54,7 +54,7 @@ pub struct Finding {
     level: Level,
     subject: &'static str,
     found: String,
-    /// What to do; empty if nothing is wrong.
+    /// What to do about it; empty if there is no problem.
     advice: String,
 }
 
@@ -156,7 +156,7 @@ fn without_password(proxy: &str) -> String {
     }
 }
 
-/// One request that costs nothing shows whether key, model and network work.
+/// Checks key, model and network by one request that costs nothing.
 fn api(gemini: Gemini, tls: ureq::tls::TlsConfig, limits: &crate::limits::Limits) -> Vec<Finding> {
     let (model, base) = (gemini.models.default.clone(), gemini.endpoint.base_url.clone());
     let client = match Client::new(gemini.endpoint, tls, gemini.proxy.as_deref(), limits.clone()) {
@@ -172,7 +172,7 @@ fn api(gemini: Gemini, tls: ureq::tls::TlsConfig, limits: &crate::limits::Limits
     }
 }
 
-/// The clock beside that of the API.
+/// Compares the clock with that of the API.
 fn clock(date: Option<&str>) -> Finding {
     let (now, advice) = (sys::unix_ms(), "set the clock, for example with NTP");
     match date.and_then(clock::read_http_date) {
@@ -203,34 +203,34 @@ fn confinement() -> Finding {
     }
 }
 
-/// Owner, rights, room and writability of the state directory.
+/// Checks the owner, the mode, the free space and the writability of the state directory.
 fn state(dir: &Path) -> Vec<Finding> {
     let shown = dir.display();
-    // The nearest directory that there is; the others are made at the start.
-    let Some((made, facts)) = dir.ancestors().find_map(|dir| Some((dir, dir.metadata().ok()?))) else {
+    // The nearest directory that exists; the directories below it are created at the start.
+    let Some((nearest, facts)) = dir.ancestors().find_map(|dir| Some((dir, dir.metadata().ok()?))) else {
         return vec![failure("state", format!("{shown} cannot be read"), "name another directory with --state-dir")];
     };
     if !facts.is_dir() {
-        let found = format!("{} is no directory", made.display());
+        let found = format!("{} is not a directory", nearest.display());
         return vec![failure("state", found, "name another directory with --state-dir")];
     }
     let mut found = Vec::new();
     let uid = sys::effective_uid();
-    if made == dir && facts.uid() != uid {
+    if nearest == dir && facts.uid() != uid {
         let text = format!("{shown} belongs to the user {}", facts.uid());
         found.push(failure("state", text, "name a directory of your own with --state-dir"));
-    } else if made == dir && facts.permissions().mode() & 0o022 != 0 {
+    } else if nearest == dir && facts.permissions().mode() & 0o022 != 0 {
         let text = format!("{shown} can be written by others");
         found.push(failure("state", text, format!("chmod go-w {shown}")));
     }
-    if let Err(error) = rustix::fs::access(made, rustix::fs::Access::WRITE_OK) {
-        let text = format!("{} cannot be written: {error}", made.display());
+    if let Err(error) = rustix::fs::access(nearest, rustix::fs::Access::WRITE_OK) {
+        let text = format!("{} cannot be written: {error}", nearest.display());
         found.push(failure("state", text, "name another directory with --state-dir"));
     }
-    if let Ok(facts) = rustix::fs::statvfs(made) {
+    if let Ok(facts) = rustix::fs::statvfs(nearest) {
         let free = facts.f_bavail.saturating_mul(facts.f_frsize);
         if free < FEW_BYTES {
-            let text = format!("only {} are free in {}", size::spell(free), made.display());
+            let text = format!("only {} are free in {}", size::spell(free), nearest.display());
             found.push(warning("state", text, "make room, or name another directory with --state-dir"));
         }
     }
@@ -249,7 +249,7 @@ fn state(dir: &Path) -> Vec<Finding> {
     found
 }
 
-/// Whether tasks can be stored in the bucket that was chosen.
+/// Checks whether tasks can be stored in the bucket that was chosen.
 #[cfg(feature = "bucket")]
 fn bucket(plan: &Plan, env: &Env) -> Option<Finding> {
     let advice = "gemini-a2a help store names the variables and permissions that are needed";
@@ -264,7 +264,7 @@ fn bucket(plan: &Plan, env: &Env) -> Option<Finding> {
     })
 }
 
-/// Whether the addresses are free, or taken by a server of ours.
+/// Checks whether the addresses are free, or used by a server with the same state directory.
 fn ports(plan: &Plan) -> Vec<Finding> {
     let running = instances::living(&plan.state.join("instances"));
     let is_ours = |address: &SocketAddr| {
@@ -288,7 +288,7 @@ fn ports(plan: &Plan) -> Vec<Finding> {
 fn git(path: &[PathBuf]) -> Finding {
     let advice = "install git: without it the agent sees no changes and no branches";
     let Some(git) = find_program(OsStr::new("git"), path) else {
-        return warning("git", "there is none", advice);
+        return warning("git", "it is not installed", advice);
     };
     match Command::new(git).arg("--version").output() {
         Ok(output) if output.status.success() => fine("git", String::from_utf8_lossy(&output.stdout).trim()),

@@ -21,7 +21,7 @@
 //!
 //! [`open`] reads no settings from arguments, environment or files but those that the [`Plan`] names, and installs no signal handler
 //! unless the plan asks for it. Several servers may run in one process, each with a state directory of its own or a shared one. When
-//! [`Server::run`] has returned, its threads and descriptors are gone.
+//! [`Server::run`] has returned, its threads have ended and its descriptors are closed.
 
 pub use crate::config::listen::Listen;
 pub use crate::core::disk::memory_store::MemoryStore;
@@ -107,7 +107,7 @@ pub struct Plan {
     pub tools: Vec<Box<dyn Tool>>,
     /// Where tasks are kept; files in the state directory if none is given.
     pub store: Option<Box<dyn Store>>,
-    /// Is given every record of every task, after the store has it.
+    /// Called with every record of every task, after the store has it.
     pub watch: Option<Watch>,
     pub children: ChildProcesses,
     pub signals: SignalHandling,
@@ -195,14 +195,15 @@ pub enum ChildProcesses {
 /// Whether INT, TERM and HUP end the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SignalHandling {
-    /// The server does not know of them. Clients on Unix sockets that start while a command runs may have to connect a second time,
+    /// The server handles no signals. Clients that connect to a Unix socket while a command runs may have to connect a second time,
     /// because the server cannot know whether the process was stopped meanwhile.
     Untouched,
-    /// The host handles them and stops the server. The server only notes when the process goes on after it was stopped.
+    /// The host handles them and stops the server. The server only handles SIGCONT, to know that the process was stopped, and SIGCHLD.
     OfTheHost,
-    /// They end it in an orderly way, and a second one ends the process at once. After the server's end they do what they did before.
+    /// They end the server in an orderly way, and a second one ends the process at once. After the server's end they have their earlier
+    /// effect again.
     EndTheServer,
-    /// The same, but HUP opens the access log again and ends nothing.
+    /// INT and TERM end the server; HUP opens the access log again.
     ReloadOnHangup,
 }
 
@@ -259,7 +260,7 @@ impl Server {
         &self.instance.listen
     }
 
-    /// What this machine lacks, and what that means for users: a line each.
+    /// What does not work on this machine, and what that means for users: a line each.
     pub fn problems(&self) -> &[String] {
         &self.problems
     }
@@ -270,7 +271,7 @@ impl Server {
         self.server.connect()
     }
 
-    /// The same for an editor: messages of the Agent Client Protocol, one a line.
+    /// A connection for an editor in this process: messages of the Agent Client Protocol, one a line.
     pub fn connect_editor(&mut self) -> io::Result<UnixStream> {
         self.server.connect_editor()
     }
@@ -301,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_plan_is_said_by_kind() {
+    fn errors_of_a_plan_have_kinds() {
         let scratch = Scratch::new();
         let server = open(plan(&scratch)).expect("nothing is wrong with it");
         assert!(server.url().starts_with("http://localhost:") && server.problems().is_empty());

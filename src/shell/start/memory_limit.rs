@@ -1,16 +1,16 @@
-//! How much memory the system lets this process use.
+//! Finds out how much memory this process may use.
 
 use crate::base::text::size;
 use rustix::process::{Resource, getrlimit};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The least of the operator's limit, the limits of the control groups that the process is in, and the limit of its address space;
-/// with a description of which it is. None if there is none.
+/// The lowest of the operator's limit, the limits of the control groups that the process is in, and the limit of its address space,
+/// with a description of which one it is. None if there is no limit.
 pub fn memory_limit(operators: Option<u64>) -> Option<(u64, String)> {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let group = group_limit(&groups, Path::new("/sys/fs/cgroup"));
-    // Stacks and code take more of it than of memory.
+    // Stacks and code need more address space than memory.
     let space = getrlimit(Resource::As).current.map(|bytes| bytes / 4 * 3);
     let limits =
         [(operators, "--memory"), (group, "its control group"), (space, "three quarters of its address space")];
@@ -18,8 +18,8 @@ pub fn memory_limit(operators: Option<u64>) -> Option<(u64, String)> {
     Some((bytes, format!("{} ({what})", size::spell(bytes))))
 }
 
-/// The least limit of the groups that `/proc/self/cgroup` names and of those around them. In a container these may be hidden; then its
-/// own group is the one at the root.
+/// The lowest limit of the groups that `/proc/self/cgroup` names and of the groups that contain them. In a container these may be hidden;
+/// then the group of the container is the one at the root.
 fn group_limit(groups: &str, root: &Path) -> Option<u64> {
     let files = groups.lines().filter_map(|line| {
         let mut fields = line.splitn(3, ':').skip(1);
@@ -31,12 +31,12 @@ fn group_limit(groups: &str, root: &Path) -> Option<u64> {
         };
         Some(ancestors(Path::new(path)).map(move |group| mount.join(group).join(file)).collect::<Vec<PathBuf>>())
     });
-    // The word for no limit is not a number, or a number that is larger than every memory.
+    // Without a limit the file contains a word, or a number that is larger than any memory.
     let limits = files.flatten().filter_map(|file| fs::read_to_string(file).ok()?.trim().parse().ok());
     limits.min()
 }
 
-/// The group and those around it, relative to the root.
+/// The group and the groups that contain it, relative to the root.
 fn ancestors(group: &Path) -> impl Iterator<Item = &Path> {
     group.ancestors().map(|group| group.strip_prefix("/").unwrap_or(group))
 }
@@ -47,7 +47,7 @@ mod tests {
     use crate::tool::tests::Scratch;
 
     #[test]
-    fn the_least_limit_of_all_groups_around_the_process_counts() {
+    fn the_lowest_limit_of_all_groups_of_the_process_counts() {
         let scratch = Scratch::new();
         let root = scratch.path();
         scratch.put("a/b/memory.max", "max\n");

@@ -22,7 +22,7 @@ use crate::shell::start::assemble::lookup;
 #[cfg(feature = "mcp")]
 use crate::shell::start::assemble::with_mcp;
 use crate::shell::start::audit;
-use crate::shell::start::choose::{Program, Surroundings, choose, names_listener};
+use crate::shell::start::choose::{Program, StartConditions, choose, names_listener};
 use crate::shell::start::configure::{Configured, LogOutput, configure, without_files};
 use crate::shell::start::doctor;
 use crate::shell::start::embed::{self, Ended, Reach, SignalHandling};
@@ -38,22 +38,23 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// The command line is wrong. No other error has this exit status.
+/// The exit status of a wrong command line, and of no other error.
 const USAGE: u8 = 2;
-/// The server cannot start with this configuration: a file, a variable, a directory, an address (`EX_CONFIG` of sysexits.h).
+/// The exit status if the server cannot start with this configuration: a file, a variable, a directory, an address (`EX_CONFIG` of
+/// sysexits.h).
 const CONFIGURATION: u8 = 78;
-/// Any other error.
+/// The exit status of any other error.
 const FAILURE: u8 = 1;
 
 /// Makes this process adopt processes whose supervisor was killed by its command, so that they are found and killed. A program
-/// that does so may have no children of its own: they would be taken for orphans.
+/// that calls this may have no other children: they would be taken for orphans.
 pub fn adopt_orphans() {
     // Only kernels without subreapers refuse it.
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
 }
 
-/// Runs the command line; `serve` returns after a signal. To be called first in `main`: tools start their programs through the same
-/// binary, and whatever `main` does before would happen in each of them.
+/// Runs the command line; `serve` returns after a signal. It must be called first in `main`: tools start their programs through the same
+/// binary, and anything that `main` does before would happen in each of these processes.
 pub fn run(commands: Commands) -> ExitCode {
     if let Some(code) = children::child_main(std::env::args_os()) {
         return code;
@@ -98,8 +99,8 @@ pub fn run(commands: Commands) -> ExitCode {
     }
 }
 
-/// A verb about the audit.
-// The verbs are not inlined, here and in what `serve` calls, so that the stack of one is not the sum of all: 128 KB must do.
+/// Runs a verb about the audit.
+// The verbs are not inlined, here and in what `serve` calls, so that the stack of one is not the sum of all: 128 KB must be enough.
 #[inline(never)]
 fn audit(asked: &AuditArgs, flags: &[Flag]) -> ExitCode {
     let mut out = io::BufWriter::new(io::stdout().lock());
@@ -114,7 +115,7 @@ fn audit(asked: &AuditArgs, flags: &[Flag]) -> ExitCode {
     }
 }
 
-/// A command line without a verb.
+/// Runs a command line without a verb.
 #[inline(never)]
 fn start(flags: &[Flag], commands: Commands) -> ExitCode {
     let env = lookup(std::env::vars_os().collect());
@@ -122,7 +123,7 @@ fn start(flags: &[Flag], commands: Commands) -> ExitCode {
         Ok(settings) => settings,
         Err(message) => return fail(CONFIGURATION, &message),
     };
-    match choose(&settings, Surroundings::of_process()) {
+    match choose(&settings, StartConditions::of_process()) {
         Program::Terminal => terminal(flags, commands),
         Program::Headless => {
             let log = headless::log_output(&settings, &env);
@@ -132,7 +133,7 @@ fn start(flags: &[Flag], commands: Commands) -> ExitCode {
     }
 }
 
-/// A build without a terminal never chooses it.
+/// A build without the terminal starts the server. [`choose`] never chooses the terminal there.
 #[cfg(not(feature = "tui"))]
 #[inline(never)]
 fn terminal(flags: &[Flag], commands: Commands) -> ExitCode {
@@ -143,13 +144,13 @@ fn terminal(flags: &[Flag], commands: Commands) -> ExitCode {
 #[inline(never)]
 fn terminal(flags: &[Flag], commands: Commands) -> ExitCode {
     match session::run(flags, std::env::vars_os().collect(), commands) {
-        Ok(end) => ended(end),
+        Ok(end) => exit_code(end),
         Err(SessionError::Configuration(message)) => fail(CONFIGURATION, &message),
         Err(SessionError::Failure(message)) => fail(FAILURE, &message),
     }
 }
 
-/// A client of a running server.
+/// Runs a client of a running server.
 #[cfg(not(feature = "tui"))]
 #[inline(never)]
 fn client(_: &Mode, _: &[Flag]) -> ExitCode {
@@ -161,7 +162,7 @@ fn client(_: &Mode, _: &[Flag]) -> ExitCode {
 fn client(mode: &Mode, flags: &[Flag]) -> ExitCode {
     let environment = std::env::vars_os().collect();
     let outcome = match mode {
-        Mode::Attach(asked) => attach::run(asked, flags, environment).map(ended),
+        Mode::Attach(asked) => attach::run(asked, flags, environment).map(exit_code),
         Mode::Client(asked) => clients::run(asked, flags, environment).map(|()| ExitCode::SUCCESS),
         _ => Ok(ExitCode::SUCCESS),
     };
@@ -171,7 +172,7 @@ fn client(mode: &Mode, flags: &[Flag]) -> ExitCode {
     })
 }
 
-/// The version for programs.
+/// The version as JSON, for programs.
 fn version() -> serde_json::Value {
     let features = [
         ("agents", cfg!(feature = "agents")),
@@ -198,7 +199,7 @@ fn mcp(_: &McpAction, _: &[Flag]) -> ExitCode {
     fail(USAGE, "this build has no MCP servers; build it with the feature mcp")
 }
 
-/// A verb about MCP servers.
+/// Runs a verb about MCP servers.
 #[cfg(feature = "mcp")]
 #[inline(never)]
 fn mcp(action: &McpAction, flags: &[Flag]) -> ExitCode {
@@ -219,7 +220,7 @@ fn mcp(action: &McpAction, flags: &[Flag]) -> ExitCode {
     done.map_or_else(|message| fail(FAILURE, &message), |()| ExitCode::SUCCESS)
 }
 
-/// A verb about credentials.
+/// Runs a verb about credentials.
 #[inline(never)]
 fn token(action: &TokenAction, flags: &[Flag]) -> ExitCode {
     let env = lookup(std::env::vars_os().collect());
@@ -255,12 +256,12 @@ fn serve(flags: &[Flag], commands: Commands) -> ExitCode {
         print_error(line);
     }
     match server.run() {
-        Ok(end) => ended(end),
+        Ok(end) => exit_code(end),
         Err(error) => fail(FAILURE, &format!("the event loop failed: {error}")),
     }
 }
 
-/// An agent for the editor that started this process. It listens only if an address is named.
+/// Runs an agent for the editor that has started this process. It listens only if an address is named.
 #[inline(never)]
 fn editor(flags: &[Flag], commands: Commands) -> ExitCode {
     let environment = std::env::vars_os().collect();
@@ -283,13 +284,13 @@ fn editor(flags: &[Flag], commands: Commands) -> ExitCode {
         print_error(line);
     }
     match stdio::run(server) {
-        Ok(end) => ended(end),
+        Ok(end) => exit_code(end),
         Err(error) => fail(FAILURE, &format!("the event loop failed: {error}")),
     }
 }
 
-/// A server that was asked to end and did has succeeded; one that was interrupted says so.
-fn ended(end: Ended) -> ExitCode {
+/// The exit code of a server that has ended in an orderly way: success, except after SIGINT.
+fn exit_code(end: Ended) -> ExitCode {
     match end {
         Ended::Signal(Signal::Interrupt) => ExitCode::from(130),
         Ended::Signal(Signal::Terminate | Signal::Hangup) | Ended::Stopped => ExitCode::SUCCESS,
@@ -297,7 +298,7 @@ fn ended(end: Ended) -> ExitCode {
 }
 
 fn print(text: &str) -> ExitCode {
-    // The write fails only when the reader has gone, for instance a pager that was quit.
+    // The write fails only if the reader has closed the pipe, for instance a pager that was quit.
     let _ = io::stdout().write_all(text.as_bytes());
     ExitCode::SUCCESS
 }
@@ -307,7 +308,7 @@ fn fail(status: u8, message: &str) -> ExitCode {
     ExitCode::from(status)
 }
 
-/// A line on standard error, if that can be written: there may be none, or no one who reads it.
+/// Prints a line on standard error. An error is ignored: there may be no standard error, or nobody who reads it.
 fn print_error(line: &str) {
     let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
 }

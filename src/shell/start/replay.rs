@@ -39,29 +39,29 @@ pub fn run(replay: &Replay, out: impl Write) -> Result<(), String> {
 #[derive(Clone, Copy)]
 pub struct Log<'a> {
     pub journal: &'a [u8],
-    /// The content that the journal names. Of what is lost a notice is shown.
+    /// The content that the journal names. For content that is missing a notice is shown.
     pub blobs: &'a dyn Blobs,
 }
 
-/// A journal cannot be shown. Other errors are about the output.
+/// The error of a journal that cannot be shown. Other errors are errors of the output.
 fn unusable(why: String) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, why)
 }
 
 /// Every event that the view shows. The last frame is the one that a stream would end with.
 pub fn events(log: Log<'_>, view: View, tools: &Tools, out: &mut impl Write) -> io::Result<()> {
-    let mut held: Option<(Seq, Body)> = None;
+    let mut last: Option<(Seq, Body)> = None;
     fold(log, Texts::of(view), |state, record| {
         let Some(body) = a2a::event(view, state, record, tools) else {
             return Ok(ControlFlow::Continue(()));
         };
-        if let Some((seq, before)) = held.replace((record.seq, body)) {
+        if let Some((seq, before)) = last.replace((record.seq, body)) {
             line(out, seq, before.frame(false))?;
         }
         Ok(ControlFlow::Continue(()))
     })?;
-    match held {
-        Some((seq, last)) => line(out, seq, last.frame(true)),
+    match last {
+        Some((seq, body)) => line(out, seq, body.frame(true)),
         None => Ok(()),
     }
 }
@@ -82,7 +82,7 @@ pub fn snapshot(log: Log<'_>, view: View, at: Seq, out: &mut impl Write) -> io::
     reached(last, at)
 }
 
-/// What people see of the task at its end, or after the event. Long texts are named by their hashes, as in the records.
+/// The scene that people see of the task at its end, or after the event. Long texts are replaced by their hashes, as in the records.
 pub fn scene(log: Log<'_>, at: Option<Seq>, out: &mut impl Write) -> io::Result<()> {
     let mut scene = Scene::default();
     fold(log, Texts::ByHash, |_, record| {
@@ -113,7 +113,7 @@ impl Texts {
     }
 }
 
-/// Shows each event beside the state right after it. An incomplete last line was never shown to a client and is left out.
+/// Calls `show` with each event and the state after it. An incomplete last line was never shown to a client and is left out.
 fn fold(
     log: Log<'_>,
     texts: Texts,

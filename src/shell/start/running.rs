@@ -1,4 +1,4 @@
-//! A server that runs in a thread of its own, beside the client that this process is.
+//! A server that runs in a thread of its own, in the process of its client.
 
 use crate::shell::event_loop::server::Ended;
 use crate::shell::event_loop::stop::StopHandle;
@@ -6,10 +6,10 @@ use crate::shell::start::embed::Server;
 use std::io;
 use std::thread::{Builder, JoinHandle};
 
-/// As much as the first thread of a process has.
+/// The stack of the server's thread: as large as that of the first thread of a process.
 const SERVER_STACK: usize = 8 * 1024 * 1024;
 
-/// Dropping it ends the server in an orderly way.
+/// A running server. Dropping it ends the server in an orderly way.
 pub struct Running {
     stop: StopHandle,
     thread: Option<JoinHandle<io::Result<Ended>>>,

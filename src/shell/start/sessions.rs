@@ -1,4 +1,4 @@
-//! The sessions of a workspace, as a server lists them, and which one a word of the command line means.
+//! The sessions of a workspace, as a server lists them, and the search for the one that a word of the command line names.
 
 use crate::base::id::TaskId;
 use crate::base::text::unsafe_char::is_unsafe;
@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// The server has just been started and has nothing else to do.
+/// How long to wait for the list. The server has just been started and has nothing else to do.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub struct ListedSession {
     pub at: u64,
 }
 
-/// Asks the server over a connection of its own, which nothing else uses. Sessions of the workspace that have a prompt, oldest first.
+/// Asks the server, over a connection that is used for nothing else, for the sessions of the workspace that have a prompt, oldest first.
 pub fn list(mut stream: UnixStream, workspace: &Path) -> io::Result<Vec<ListedSession>> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.write_all(b"{\"id\":1,\"call\":{\"briefs\":{}}}\n")?;
@@ -32,7 +32,7 @@ pub fn list(mut stream: UnixStream, workspace: &Path) -> io::Result<Vec<ListedSe
     sessions.ok_or_else(|| io::Error::other(format!("the server does not list its sessions: {}", line.trim())))
 }
 
-/// The same from the answer to `briefs`; None if it is none.
+/// The sessions of a workspace in the answer to `briefs`, oldest first; None if it is not such an answer.
 pub fn of_workspace(briefs: &Value, workspace: &Path) -> Option<Vec<ListedSession>> {
     let is_ours = |task: &&Value| {
         let state = task["state"].as_str().and_then(TaskState::from_word);
@@ -76,7 +76,7 @@ fn age(at_ms: u64, now_ms: u64) -> String {
     }
 }
 
-/// The session that is meant: `latest`, its number in the list, or the beginning of its id.
+/// Finds the session that a word names: `latest`, its number in the list, or the beginning of its id.
 pub fn find(sessions: &[ListedSession], which: &str) -> Result<TaskId, String> {
     const HOW: &str = "gemini-a2a --list-sessions prints those that there are";
     if which == "latest" {
@@ -86,7 +86,7 @@ pub fn find(sessions: &[ListedSession], which: &str) -> Result<TaskId, String> {
     let numbered = which.parse::<usize>().ok().and_then(|number| sessions.get(number.checked_sub(1)?));
     let by_id: Vec<&ListedSession> = match numbered {
         Some(session) => vec![session],
-        None => sessions.iter().filter(|session| is_meant(session.task.as_str(), which)).collect(),
+        None => sessions.iter().filter(|session| is_named(session.task.as_str(), which)).collect(),
     };
     match by_id[..] {
         [session] => Ok(session.task.clone()),
@@ -95,8 +95,9 @@ pub fn find(sessions: &[ListedSession], which: &str) -> Result<TaskId, String> {
     }
 }
 
-/// A number that is not in the list must not be taken for an id, so the beginning of one has some length.
-fn is_meant(id: &str, which: &str) -> bool {
+/// Whether a word names this id. A number that is not in the list must not match an id, so the beginning of an id has at least four
+/// characters.
+fn is_named(id: &str, which: &str) -> bool {
     id == which || which.len() >= 4 && id.starts_with(which)
 }
 

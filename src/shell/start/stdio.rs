@@ -1,5 +1,5 @@
-//! The Agent Client Protocol over standard input and output: a connection to the server of this process, whose bytes two threads copy. Standard
-//! input and output may be anything and are shared with other processes, so they are read and written by calls that wait.
+//! The Agent Client Protocol over standard input and output: two threads copy bytes between them and a connection to the server of this
+//! process. Standard input and output may be files of any kind and are shared with other processes, so they are used with calls that block.
 
 use crate::limits::LAST_OUTPUT_MS;
 use crate::shell::event_loop::server::Ended;
@@ -22,7 +22,7 @@ pub fn run(mut server: Server) -> io::Result<Ended> {
     let (written, all_written) = mpsc::channel::<()>();
     Builder::new().name("stdin".into()).stack_size(STACK).spawn(move || {
         copy(io::stdin(), &input);
-        // The server answers what it was asked and closes the connection.
+        // The server answers the requests that it has received, then it closes the connection.
         let _ = input.shutdown(Shutdown::Write);
     })?;
     Builder::new().name("stdout".into()).stack_size(STACK).spawn(move || {
@@ -31,7 +31,7 @@ pub fn run(mut server: Server) -> io::Result<Ended> {
         drop(written);
     })?;
     let ended = server.run();
-    // The connection is closed, and what was sent over it is written if somebody reads it.
+    // The connection is closed. Waits until its last bytes are written, if somebody reads them.
     let _ = all_written.recv_timeout(Duration::from_millis(LAST_OUTPUT_MS));
     ended
 }

@@ -25,10 +25,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Looks a variable of the process up.
+/// Looks up a variable of the process.
 pub type Env = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
-/// Names that no project's file of variables may set; upstream tools change their behaviour by them.
+/// Variables that the file of a project may not set, because other tools change their behaviour by them.
 const NOT_FROM_PROJECTS: [&str; 2] = ["DEBUG", "DEBUG_MODE"];
 
 /// Reads the settings of workspaces, for one operator.
@@ -38,7 +38,7 @@ pub struct SettingsReader {
     env: Env,
     operator: OperatorTrust,
     limits: Limits,
-    /// The only extensions that are used; None: those that are switched on.
+    /// The names of the only extensions that are used. None: all that are switched on are used.
     only: Option<Vec<String>>,
 }
 
@@ -64,11 +64,11 @@ impl SettingsReader {
         let trust_rules = self.trust_rules(&operators)?;
         let trust = trust_rules.decide(workspace);
         let variables = self.variables(workspace, &trust_rules, &operators, &mut messages);
-        let theirs = match trust {
+        let of_workspace = match trust {
             Trust::Trusted => self.workspace_layers(workspace, &mut messages),
             Trust::Untrusted => Vec::new(),
         };
-        let layers = [own, theirs, system].concat();
+        let layers = [own, of_workspace, system].concat();
         let (settings, found) = settings::load(&layers, &|name| self.variable(&variables, name));
         messages.extend(found);
         let (mut extensions, found) = self.extensions(workspace, trust, &settings.disabled_extensions);
@@ -78,7 +78,7 @@ impl SettingsReader {
         policies.extend(settings.policy_paths.iter().map(PathBuf::from));
         policies.extend((trust == Trust::Trusted).then(|| workspace.join(".gemini/policies")));
         policies.extend(extensions.iter().map(|extension| extension.dir.join("policies")));
-        name_unread_policies(policies, &mut messages);
+        report_unread_policies(policies, &mut messages);
         messages.extend(found);
         Ok(WorkspaceSettings { trust, trust_rules, settings, variables, extensions, messages })
     }
@@ -119,7 +119,7 @@ impl SettingsReader {
         Ok(TrustRules { operator: self.operator.clone(), folder_trust: operators.security.folder_trust, folders })
     }
 
-    /// The operator's settings: those that come before a workspace's, and those that come after.
+    /// The layers of the operator's settings: those that a workspace's settings override, and those that override a workspace's settings.
     fn operators_layers(&self, messages: &mut Vec<String>) -> (Vec<Layer>, Vec<Layer>) {
         let mut read = |scope, format, path: Option<&Path>| {
             let text = self.operators_file(path?, messages)?;
@@ -137,7 +137,7 @@ impl SettingsReader {
     }
 
     fn workspace_layers(&self, workspace: &Path, messages: &mut Vec<String>) -> Vec<Layer> {
-        // A user who works in the home directory itself has one file for both.
+        // If the workspace is the home directory, its files are the user's own, which were read already.
         if self.is_home(workspace) {
             return Vec::new();
         }
@@ -150,7 +150,7 @@ impl SettingsReader {
         files.into_iter().filter_map(layer).collect()
     }
 
-    /// The first file of variables there is: from the workspace upwards as far as trust goes, then the user's own.
+    /// The variables of the first file that exists: in the workspace and the trusted directories above it, then in the user's home.
     fn variables(
         &self,
         workspace: &Path,
@@ -178,7 +178,7 @@ impl SettingsReader {
         Variables::default()
     }
 
-    /// A file of the operator's, if there is one. A file that cannot be read is reported.
+    /// Reads a file of the operator, if it exists. A file that cannot be read is reported.
     fn operators_file(&self, path: &Path, messages: &mut Vec<String>) -> Option<String> {
         read_plain(path, self.limits.settings_bytes).unwrap_or_else(|error| {
             messages.push(format!("{} cannot be read: {error}", path.display()));
@@ -186,7 +186,7 @@ impl SettingsReader {
         })
     }
 
-    /// A file of a workspace or of a directory above it, if there is one. A file that cannot be read is reported.
+    /// Reads a file of a workspace or of a directory above it, if it exists. A file that cannot be read is reported.
     fn workspace_file(&self, dir: &Path, name: &str, messages: &mut Vec<String>) -> Option<FoundFile> {
         read_inside(dir, name, self.limits.settings_bytes).unwrap_or_else(|why| {
             messages.push(format!("{why}; it is not used"));
@@ -200,8 +200,8 @@ impl SettingsReader {
     }
 }
 
-/// Policies in TOML belong to another program: a message says that they are not used here.
-fn name_unread_policies(places: Vec<PathBuf>, messages: &mut Vec<String>) {
+/// Adds a message for each policy file in TOML: such files belong to another program and are not used.
+fn report_unread_policies(places: Vec<PathBuf>, messages: &mut Vec<String>) {
     for path in places {
         let entries = std::fs::read_dir(&path).into_iter().flatten().flatten();
         let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
@@ -230,13 +230,13 @@ fn variables(
     Variables { owner, values: values.map(|(name, value)| (name, Secret::new(value))).collect() }
 }
 
-/// The path of a directory without links.
+/// The real path of a directory. An error if it is not a directory.
 pub fn real_directory(path: &Path) -> Result<PathBuf, String> {
     let real = path.canonicalize().map_err(|e| format!("the directory {} cannot be used: {e}", path.display()))?;
     if real.is_dir() { Ok(real) } else { Err(format!("{} is not a directory", path.display())) }
 }
 
-/// The path without links, as far as it exists.
+/// The real path of a file that exists; otherwise the path itself.
 fn real(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_path_buf())
 }
@@ -244,7 +244,7 @@ fn real(path: &Path) -> PathBuf {
 /// A text file that was found in a workspace.
 pub struct FoundFile {
     pub file: MemoryFile,
-    /// It belongs to us or to root.
+    /// The file belongs to our user or to root.
     pub is_ours: bool,
 }
 
@@ -257,7 +257,7 @@ pub fn read_inside(dir: &Path, name: &str, most: u64) -> Result<Option<FoundFile
     }
 }
 
-/// The same in a directory that is open already.
+/// Reads a text file in a directory that is open already, without leaving it.
 pub fn read_found(tree: &Workspace, name: &str, most: u64) -> Result<Option<FoundFile>, String> {
     let shown = tree.path().join(name);
     let shown = shown.display();
@@ -284,7 +284,7 @@ pub fn read_found(tree: &Workspace, name: &str, most: u64) -> Result<Option<Foun
     read.map(Some).map_err(|error| format!("{shown} cannot be read: {error}"))
 }
 
-/// Reads a file of the operator's, wherever its links lead. None when there is none.
+/// Reads a file of the operator, wherever its links lead. None if it does not exist.
 pub fn read_plain(path: &Path, most: u64) -> io::Result<Option<String>> {
     use io::ErrorKind::{NotADirectory, NotFound};
     match std::fs::metadata(path) {
@@ -312,7 +312,7 @@ mod tests {
     use std::collections::BTreeMap;
     use std::os::unix::fs::symlink;
 
-    /// A home, and a workspace `repo/sub` that says something about everything.
+    /// A home, and a workspace `repo/sub` with files of every kind.
     fn scratch() -> Scratch {
         let scratch = Scratch::new();
         scratch.put("home/.gemini/.env", "FROM=home\n");
@@ -324,7 +324,7 @@ mod tests {
         scratch
     }
 
-    /// A reader for the operator whose home this is.
+    /// A reader for an operator with this home directory.
     pub(super) fn reader(scratch: &Scratch, home: &str) -> SettingsReader {
         let (home, none) = (scratch.path().join(home), scratch.path().join("none"));
         let env = Arc::new(move |name: &str| {
@@ -454,7 +454,7 @@ mod tests {
         };
         assert_eq!(unread(None), [line(&user)]);
         assert_eq!(unread(Some(Trust::Trusted)), [line(&user), line(&theirs)]);
-        // Those of extensions that are used.
+        // Policies of extensions are reported if the extension is used.
         let manifest = r#"{"name": "e", "version": "1"}"#;
         scratch.put("home/.gemini/extensions/e/gemini-extension.json", manifest);
         let of_extension = scratch.put("home/.gemini/extensions/e/policies/c.toml", "");

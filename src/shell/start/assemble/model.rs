@@ -1,4 +1,4 @@
-//! Who answers the model requests.
+//! The back-end for model requests, from the plan.
 
 use crate::config::Models;
 use crate::core::Choose;
@@ -21,7 +21,7 @@ pub(super) struct Backend {
     pub(super) for_core: ForCore,
 }
 
-/// What the core knows of the model.
+/// The facts about the model that the core needs.
 pub(super) struct ForCore {
     pub(super) script: Option<Arc<Script>>,
     pub(super) choose: Choose,
@@ -30,14 +30,14 @@ pub(super) struct ForCore {
 }
 
 impl Backend {
-    /// One that clients may choose a model of.
+    /// A back-end of which clients may choose a model.
     fn of_api(model: Arc<impl ModelBackend + Ask + 'static>, models: Models) -> Backend {
         let names = models.offered();
         let choose = Box::new(move |wish: Option<&str>| models.choose(wish));
         Backend { model: model.clone(), ask: Some(model), for_core: ForCore { script: None, choose, names } }
     }
 
-    /// One that always answers by this name, whatever model a client asks for.
+    /// A back-end with this one model, whatever model a client asks for.
     fn named(name: &str, model: Arc<dyn ModelBackend>, script: Option<Arc<Script>>) -> Backend {
         let name = name.to_owned();
         let names = vec![name.clone()];
@@ -65,7 +65,7 @@ pub(super) fn backend(model: Model, tls: TlsConfig, limits: &Limits) -> Result<B
     })
 }
 
-/// Who answers the model requests of the plan, as metrics name it.
+/// The provider of the plan's model, as metrics name it.
 pub(super) fn provider(model: &Model) -> Provider {
     match model {
         Model::Gemini(gemini) => match gemini.endpoint.service {

@@ -1,4 +1,4 @@
-//! What a server writes down: its store, its audit and its access log.
+//! Opens the store, the audit and the access log of a server.
 
 use crate::a2a::Tools;
 #[cfg(feature = "bucket")]
@@ -28,14 +28,14 @@ use crate::task::audit::entries::{Prompts, Texts};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-/// The store, the audit that it keeps, and who this server is to the others that share it.
+/// The store, the audit that it keeps, and this server's identity among the instances that share the store.
 pub(super) struct Records {
     pub store: Box<dyn Store>,
     pub audit: Option<AuditSetup>,
     pub shared: Option<SharedStore>,
-    /// What the other instances that share the store know the workspace by.
+    /// The id of the workspace, by which other instances that share the store recognise it.
     pub workspace: Option<Arc<str>>,
-    /// Where a store wants to know the built-in tools.
+    /// Set to the built-in tools, if the store needs them.
     pub tools: Option<Arc<OnceLock<Tools>>>,
 }
 
@@ -133,7 +133,7 @@ fn audit(plan: &Plan, instance: &str) -> Result<(AuditFile, AuditSetup), StoreEr
     Ok((file, AuditSetup { chain: instance.to_owned(), head, texts, began }))
 }
 
-/// The access log of the plan. Its file is opened here: the loop opens none.
+/// The access log of the plan. Its file is opened here, because the loop may open no file.
 #[inline(never)]
 pub(super) fn access_log(plan: &Plan) -> Result<AccessLog, OpenError> {
     let log = plan.log.clone();

@@ -1,4 +1,4 @@
-//! The credentials file: whether a server could use it, and for how many clients.
+//! Checks whether a server could use the credentials file, and how many credentials it has.
 
 use super::{Finding, failure, fine, warning};
 use crate::shell::access::credentials::{CredentialsReader, Readers};

@@ -1,4 +1,4 @@
-//! The editor, and the terminal: its name, size and colours, and what it says about itself when it is asked.
+//! Checks the editor and the terminal: its name, size and colours, and its answers to queries.
 
 use super::{Finding, fine, warning};
 use crate::shell::children::environment::find_program;
@@ -16,14 +16,16 @@ pub fn check(env: &Env, path: &[PathBuf]) -> Vec<Finding> {
     let program = command.split_whitespace().next().unwrap_or_default();
     let editor = match find_program(OsStr::new(program), path) {
         Some(_) => fine("editor", command.clone()),
-        None => warning("editor", format!("there is no program {program}"), "set VISUAL or EDITOR"),
+        None => warning("editor", format!("the program {program} is not installed"), "set VISUAL or EDITOR"),
     };
     let name = env("TERM").unwrap_or_default();
     let terminal = match (name.as_str(), rustix::termios::tcgetwinsize(std::io::stdout())) {
-        (_, Err(_)) => fine(SUBJECT, "standard output is none"),
-        ("" | "dumb", Ok(_)) => {
-            warning(SUBJECT, "TERM names none: lines are printed instead", "set TERM, for example to xterm-256color")
-        }
+        (_, Err(_)) => fine(SUBJECT, "standard output is not a terminal"),
+        ("" | "dumb", Ok(_)) => warning(
+            SUBJECT,
+            "TERM names no terminal: lines are printed instead of a screen",
+            "set TERM, for example to xterm-256color",
+        ),
         (name, Ok(size)) => finding(name, &size, Style::of(env.as_ref(), Theme::Auto).colours, probe::ask()),
     };
     let mut found = vec![editor, terminal];
@@ -35,7 +37,7 @@ pub fn check(env: &Env, path: &[PathBuf]) -> Vec<Finding> {
 
 const SUBJECT: &str = "terminal";
 
-/// What is missing without these options of tmux.
+/// Options of tmux, with what does not work without them.
 const TMUX_OPTIONS: [(&str, &str); 4] = [
     ("extended-keys", "Shift-Enter"),
     ("focus-events", "notifications only while you look elsewhere"),
@@ -67,7 +69,7 @@ fn tmux(env: &Env, path: &[PathBuf]) -> Option<Finding> {
     Some(warning("tmux", found.join(", "), format!("in ~/.tmux.conf: {}", lines.join("; "))))
 }
 
-/// None: the terminal could not be asked.
+/// The finding about the terminal. `abilities` is None if the terminal could not be queried.
 fn finding(name: &str, size: &Winsize, colours: Colours, abilities: Option<Abilities>) -> Finding {
     let colours = match colours {
         Colours::None => "no colours",

@@ -13,16 +13,16 @@ use std::path::{Path, PathBuf};
 /// The directory of extensions in a `.gemini`.
 const DIRECTORY: &str = "extensions";
 const MANIFEST: &str = "gemini-extension.json";
-/// How an extension was installed; of interest is only whether its directory is elsewhere.
+/// The file that says how an extension was installed. It is read to find out whether the extension's directory is elsewhere.
 const INSTALLED: &str = ".gemini-extension-install.json";
-/// Which extensions are switched off, and where.
+/// The file that says which extensions are switched off, and in which directories.
 pub const SWITCHES: &str = "extensions/extension-enablement.json";
-/// In place of names: no extension is used.
+/// Given in place of names if no extension is to be used.
 const NONE: &str = "none";
 
 impl SettingsReader {
-    /// All extensions that are installed for a workspace, given by its real path, also those that are not used in it; and what to
-    /// tell the user about them. `disabled` are those that the settings switch off.
+    /// All extensions that are installed for a workspace, given by its real path, also those that are not used in it; and messages for
+    /// the user about them. `disabled` are those that the settings switch off.
     pub fn extensions(&self, workspace: &Path, trust: Trust, disabled: &[String]) -> (Vec<Extension>, Vec<String>) {
         let mut search = Search { reader: self, workspace, found: Vec::new(), messages: Vec::new() };
         if trust == Trust::Trusted && !self.is_home(workspace) {
@@ -56,7 +56,7 @@ impl SettingsReader {
         (found, messages)
     }
 
-    /// The file of switches, as it is written. What cannot be read is not there.
+    /// The content of the file of switches; empty if it cannot be read.
     pub fn switches(&self) -> Value {
         let path = self.paths.user(SWITCHES);
         let text = path.and_then(|path| read_plain(&path, self.limits.settings_bytes).ok().flatten());
@@ -74,7 +74,7 @@ impl SettingsReader {
         };
         extension.take_values(read(&extension.dir));
         if trust == Trust::Trusted {
-            // Credentials of this program in the workspace's file are not for extensions.
+            // Extensions do not get credentials of this program that are in the workspace's file.
             let mut variables = read(workspace);
             variables.retain(|(name, value)| !is_credential(name, value));
             extension.take_values(variables);
@@ -145,7 +145,7 @@ impl Search<'_> {
     }
 }
 
-/// Where the files of an extension of the user are: in its directory, or where the note about its installation links to.
+/// The directory with the files of an extension of the user: its own, or the one that its installation links to.
 fn installed(dir: &Path, most: u64) -> PathBuf {
     let text = read_plain(&dir.join(INSTALLED), most).ok().flatten();
     let note = text.and_then(|text| jsonc::parse(&text).ok()).map(|(node, _)| node.json()).unwrap_or_default();
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_of_a_name_counts_and_what_is_no_manifest_does_not() {
+    fn of_extensions_with_the_same_name_the_first_valid_one_is_used() {
         let scratch = Scratch::new();
         for (dir, manifest) in [
             ("w/.gemini/extensions/b", r#"{"name": "both", "version": "1"}"#),
