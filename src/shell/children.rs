@@ -141,9 +141,9 @@ impl Children {
     pub fn end_all(&self) {
         let until = Instant::now() + self.timeouts.end;
         for control in self.supervisors.end_commands(|pid| signal(pid, Signal::CONT)) {
-            let left = || Timespec::try_from(until.saturating_duration_since(Instant::now())).ok();
+            let remaining = || Timespec::try_from(until.saturating_duration_since(Instant::now())).ok();
             // SIGCHLD may interrupt the wait.
-            while poll(&mut [PollFd::new(&*control, PollFlags::empty())], left().as_ref()) == Err(Errno::INTR) {}
+            while poll(&mut [PollFd::new(&*control, PollFlags::empty())], remaining().as_ref()) == Err(Errno::INTR) {}
         }
         // Kills supervisors that are stuck, and the processes of killed supervisors, which are children of the server.
         let _ = self.reaper.run(self.timeouts.end, Reaper::kill_all);

@@ -12,8 +12,8 @@
 //! ```
 //!
 //! Several servers may share the directory. A log has one writer because of its lock. The index has many and is only a cache: a
-//! log that it does not name is added from the log itself. An instance id belongs to whoever holds its lock, so a server that
-//! starts can take over the ids of dead ones, and end what they left running, without affecting the children of a running one.
+//! log that it does not name is added from the log itself. An instance id belongs to the server that holds its lock, so a server that
+//! starts can take over the ids of dead servers, and kill their child processes, without affecting the children of a running one.
 //!
 //! A marker in `open` is made before the append that opens a task and removed after the one that settles it. A crash in
 //! between leaves one marker too many, which costs one load at the next start, and never one too few.

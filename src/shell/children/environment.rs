@@ -65,7 +65,7 @@ const SET: [(&str, &str); 14] = [
     ("GCM_INTERACTIVE", "never"),
 ];
 
-/// Git settings that win over those in a repository. An editor that does nothing keeps the text git proposes. `diff.external` is
+/// Git settings that override those of a repository. An editor that does nothing keeps the text git proposes. `diff.external` is
 /// missing: git takes an empty one for a program, and `git diff` would fail everywhere.
 const GIT: [(&str, &str); 7] = [
     ("credential.helper", ""),
@@ -166,14 +166,14 @@ fn is_passed_on(name: &OsStr, value: &OsStr) -> bool {
         return false;
     };
     if name == "LANG" || name.starts_with("LC_") {
-        return value.to_str().is_some_and(is_read_as_we_do);
+        return value.to_str().is_some_and(has_same_characters);
     }
     PASSED_ON.contains(&name) || (PROXIES.contains(&name) && value.to_str().is_some_and(names_only_a_host))
 }
 
-/// Whether characters in this locale are those that we see in a command line. In some others (GBK, Big5, Shift_JIS) the second byte of
+/// Whether programs in this locale read the bytes of a command line as the same characters as this program. In some others (GBK, Big5, Shift_JIS) the second byte of
 /// a character may be a backslash or a bar, and bash finds other commands in the line than were approved.
-fn is_read_as_we_do(locale: &str) -> bool {
+fn has_same_characters(locale: &str) -> bool {
     let codeset = locale.split('@').next().and_then(|locale| locale.split_once('.')).map(|(_, codeset)| codeset);
     matches!(locale, "" | "C" | "POSIX")
         || codeset.is_some_and(|name| name.eq_ignore_ascii_case("UTF-8") || name.eq_ignore_ascii_case("utf8"))
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn only_locales_with_our_own_characters_are_passed_on() {
+    fn only_locales_with_the_same_characters_are_passed_on() {
         for name in ["LANG", "LC_ALL", "LC_CTYPE"] {
             let kept = |value: &str| approved(env(&[(name, value)])).iter().any(|(given, _)| given == name);
             for good in ["", "C", "POSIX", "C.UTF-8", "en_US.UTF-8", "de_DE.utf8@euro"] {

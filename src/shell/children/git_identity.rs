@@ -37,8 +37,8 @@ pub fn answer(child: &dyn Child) -> Option<String> {
     let until = Instant::now() + Duration::from_millis(GIT_IDENTITY_MS);
     let mut bytes = Vec::new();
     loop {
-        let left = Timespec::try_from(until.saturating_duration_since(Instant::now())).ok();
-        match poll(&mut [PollFd::from_borrowed_fd(child.output(), PollFlags::IN)], left.as_ref()) {
+        let remaining = Timespec::try_from(until.saturating_duration_since(Instant::now())).ok();
+        match poll(&mut [PollFd::from_borrowed_fd(child.output(), PollFlags::IN)], remaining.as_ref()) {
             Err(Errno::INTR) => continue,
             Ok(0) | Err(_) => return None,
             Ok(_) => {}

@@ -25,7 +25,7 @@ pub fn pid(number: u32) -> Option<Pid> {
     Pid::from_raw(i32::try_from(number).ok()?)
 }
 
-/// Every process that has not ended. Processes come and go while they are listed.
+/// Every process that has not ended. Processes start and end while they are listed.
 pub fn all() -> Vec<Process> {
     procfs::pids().filter_map(by_pid).collect()
 }
@@ -100,7 +100,7 @@ pub fn reap_children(is_target: impl Fn(u32) -> bool) -> io::Result<()> {
 }
 
 /// Kills and reaps the direct children for which `is_target` is true and all their descendants, which become direct children as their
-/// parents die. Only for a child subreaper. Returns those that were killed. An error means that some may be left.
+/// parents die. Only for a child subreaper. Returns the pids of those that were killed. An error means that some may still run.
 ///
 /// Every child is reaped as soon as it has ended, because processes that fork without end would otherwise use up all pids.
 pub fn kill_children(
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sweep_gives_up_on_processes_that_return_and_does_not_wait_for_ever() {
+    fn a_sweep_gives_up_on_processes_that_start_again() {
         let (started, waits) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
         // Whenever the process was killed, there is another one.
         let find = || {
@@ -255,7 +255,7 @@ mod tests {
             |pid, status| ends.push((pid.as_raw_pid().unsigned_abs(), status.terminating_signal())),
             patience,
         );
-        assert_eq!(killed.expect("nothing is left"), HashSet::from([target]), "one was over before");
+        assert_eq!(killed.expect("nothing is left"), HashSet::from([target]), "one had ended before");
         ends.sort_unstable();
         let mut expected = [(target, Some(9)), (dead, Some(9))];
         expected.sort_unstable();

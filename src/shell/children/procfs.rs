@@ -11,7 +11,7 @@ pub struct Stat {
     pub has_ended: bool,
 }
 
-/// The numbers of all processes, in any order; none if they cannot be read. Processes come and go while they are listed.
+/// The numbers of all processes, in any order; none if they cannot be read. Processes start and end while they are listed.
 pub fn pids() -> impl Iterator<Item = u32> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten();
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
@@ -38,7 +38,7 @@ fn read_uids(status: &str) -> Vec<u32> {
 fn read_stat(stat: &[u8]) -> Option<Stat> {
     let end = stat.iter().rposition(|byte| *byte == b')')?;
     let fields: Vec<&str> = std::str::from_utf8(&stat[end + 1..]).ok()?.split_ascii_whitespace().collect();
-    // A process whose first thread has ended is a zombie with threads: it is over only when no thread is left.
+    // A process whose first thread has ended is a zombie with threads: it has ended only when no thread is left.
     let threads: u64 = fields.get(17)?.parse().ok()?;
     let has_ended = match *fields.first()? {
         "X" | "x" => true,

@@ -229,7 +229,7 @@ mod tests {
     use crate::tool::tests::Scratch;
 
     #[test]
-    fn the_keeper_retries_only_while_a_supervisor_has_left_processes() {
+    fn the_reaper_retries_only_while_a_supervisor_has_left_processes() {
         let mut reaper = Reaper::new(Supervisors::default());
         assert_eq!(reaper.wait(), Duration::MAX);
         reaper.with_orphans.push(Command::new("true").spawn().expect("a program starts"));

@@ -326,7 +326,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn other_arguments_are_not_a_supervisors() {
+    fn other_arguments_start_no_supervisor() {
         let args = |list: &[&str]| list.iter().map(OsString::from).collect::<Vec<_>>();
         assert!(child_main(args(&[])).is_none());
         assert!(child_main(args(&["gemini-a2a"])).is_none());

@@ -10,7 +10,7 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, LazyLock, Mutex};
 
-/// The supervisors of one server, and those of all servers in this process: a tool of one server must not prompt another one.
+/// The supervisors of one server, and those of all servers in this process: a tool of one server must not prompt any of the others.
 #[derive(Clone, Default)]
 pub struct Supervisors {
     own: Arc<Mutex<BTreeMap<u32, Arc<UnixStream>>>>,
@@ -24,7 +24,7 @@ struct Live {
     begun: u64,
 }
 
-/// The supervisors at one moment, to be compared with those of a later one.
+/// The supervisors at one moment, to be compared with a later moment by [`Supervisors::any_since`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Snapshot {
     any: bool,

@@ -30,12 +30,12 @@ pub struct AccessLog {
     lines: String,
     count: u64,
     /// How many lines were dropped since the last warning about it.
-    lost: u64,
+    dropped: u64,
 }
 
 impl AccessLog {
     pub fn off(log: Log) -> AccessLog {
-        AccessLog { target: Target::Nowhere, log, project: None, lines: String::new(), count: 0, lost: 0 }
+        AccessLog { target: Target::Nowhere, log, project: None, lines: String::new(), count: 0, dropped: 0 }
     }
 
     /// Writes the lines to the log.
@@ -80,12 +80,12 @@ impl AccessLog {
         let piece = Piece::Lines(self.log.redact(&std::mem::take(&mut self.lines)));
         let count = std::mem::take(&mut self.count);
         match writer.pieces.try_send(piece) {
-            Ok(()) if self.lost > 0 => {
-                let lost = std::mem::take(&mut self.lost);
-                self.log.warn(format_args!("{lost} lines of the access log were lost: its disk was too slow"));
+            Ok(()) if self.dropped > 0 => {
+                let dropped = std::mem::take(&mut self.dropped);
+                self.log.warn(format_args!("{dropped} lines of the access log were dropped: its disk was too slow"));
             }
             Ok(()) => {}
-            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => self.lost += count,
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => self.dropped += count,
         }
     }
 
@@ -215,7 +215,7 @@ mod tests {
         for _ in 0..most {
             access.add(&entry("r"));
         }
-        assert!(access.lost > 0);
+        assert!(access.dropped > 0);
         drop(reader);
     }
 

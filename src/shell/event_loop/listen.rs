@@ -117,8 +117,8 @@ impl Listener {
             .mode(0o700)
             .create(dir)
             .map_err(|e| format!("the directory {} cannot be made: {e}", dir.display()))?;
-        let there = fs::symlink_metadata(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
-        if !there.is_dir() || there.uid() != sys::effective_uid() || there.mode() & 0o022 != 0 {
+        let metadata = fs::symlink_metadata(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+        if !metadata.is_dir() || metadata.uid() != sys::effective_uid() || metadata.mode() & 0o022 != 0 {
             return Err(format!("{} is not a directory that only this user can write to", dir.display()));
         }
         unix(&dir.join(format!("{name}.sock"))).map(|listener| Listener { is_default: true, ..listener })
@@ -202,10 +202,10 @@ fn inherited() -> Result<Listener, String> {
 /// An error if another user could replace a socket in this directory.
 fn check_directory(dir: &Path) -> Result<(), String> {
     const STICKY: u32 = 0o1000;
-    let there = fs::metadata(dir).map_err(|e| format!("the directory {} cannot be used: {e}", dir.display()))?;
-    let is_owned = there.uid() == sys::effective_uid() || there.uid() == 0;
+    let metadata = fs::metadata(dir).map_err(|e| format!("the directory {} cannot be used: {e}", dir.display()))?;
+    let is_owned = metadata.uid() == sys::effective_uid() || metadata.uid() == 0;
     // In a sticky directory, as /tmp is one, only its owner can replace a file.
-    let is_shared = there.mode() & 0o022 != 0 && there.mode() & STICKY == 0;
+    let is_shared = metadata.mode() & 0o022 != 0 && metadata.mode() & STICKY == 0;
     if !is_owned || is_shared {
         return Err(format!(
             "others could replace a socket in {}; choose a directory that only you can write to",
@@ -227,8 +227,8 @@ fn unix(path: &Path) -> Result<Listener, String> {
     }
     remove_dead_socket(path)?;
     let socket = bind_private(path).map_err(|e| format!("cannot listen on unix:{shown}: {e}"))?;
-    let there = fs::symlink_metadata(path).map_err(|e| format!("cannot look at {shown}: {e}"))?;
-    let file = SocketFile { path: path.to_owned(), id: (there.dev(), there.ino()) };
+    let metadata = fs::symlink_metadata(path).map_err(|e| format!("cannot look at {shown}: {e}"))?;
+    let file = SocketFile { path: path.to_owned(), id: (metadata.dev(), metadata.ino()) };
     Ok(Listener {
         socket,
         address: Address::Unix(file),
@@ -250,24 +250,24 @@ fn bind_private(path: &Path) -> rustix::io::Result<OwnedFd> {
 /// Removes a socket on which no process listens. Any other file with this path stays, and is an error.
 fn remove_dead_socket(path: &Path) -> Result<(), String> {
     let shown = path.display();
-    let there = match fs::symlink_metadata(path) {
-        Ok(there) => there,
+    let metadata = match fs::symlink_metadata(path) {
+        Ok(metadata) => metadata,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(format!("cannot look at {shown}: {error}")),
     };
-    if !there.file_type().is_socket() {
-        return Err(format!("{shown} is there already and is no socket; remove it or choose another path"));
+    if !metadata.file_type().is_socket() {
+        return Err(format!("{shown} exists and is not a socket; remove it or choose another path"));
     }
     match try_connect(path) {
         Err(Errno::CONNREFUSED) => fs::remove_file(path)
-            .map_err(|e| format!("the socket {shown} of a server that is gone cannot be removed: {e}")),
+            .map_err(|e| format!("the socket {shown} of a server that has ended cannot be removed: {e}")),
         // A full queue means that the server is alive, but busy.
         Ok(()) | Err(Errno::AGAIN) => {
             Err(format!("another server listens on unix:{shown}; end it or choose another path"))
         }
-        Err(error) => {
-            Err(format!("it cannot be told whether anybody listens on unix:{shown}: {error}; remove it if not"))
-        }
+        Err(error) => Err(format!(
+            "cannot find out whether a server listens on unix:{shown}: {error}; remove the file if none does"
+        )),
     }
 }
 
@@ -365,7 +365,7 @@ mod tests {
         assert_eq!(try_connect(&path), Ok(()), "it still does");
         drop(listener);
         fs::write(&path, "mine").unwrap();
-        assert!(error(open(&path)).contains("is no socket"));
+        assert!(error(open(&path)).contains("is not a socket"));
         assert_eq!(fs::read(&path).unwrap(), b"mine");
     }
 

@@ -75,7 +75,7 @@ struct Inner {
 struct Out {
     /// None if nothing is logged.
     file: Option<File>,
-    lost: u64,
+    dropped: u64,
 }
 
 impl Log {
@@ -107,7 +107,7 @@ impl Log {
         prefix: &'static str,
         redacted: Redacted,
     ) -> Log {
-        Log(Arc::new(Inner { level, format, prefix, redacted, out: Mutex::new(Out { file, lost: 0 }) }))
+        Log(Arc::new(Inner { level, format, prefix, redacted, out: Mutex::new(Out { file, dropped: 0 }) }))
     }
 
     /// Writes a line that is formatted already and has no level.
@@ -155,14 +155,14 @@ impl Log {
 
     fn write(&self, line: &str) {
         let mut out = lock(&self.0.out);
-        if out.lost > 0 {
-            let note = format!("{} lines of this log were lost: nobody took them", out.lost);
+        if out.dropped > 0 {
+            let note = format!("{} lines of this log were dropped because nobody read them", out.dropped);
             if out.put(&log_line::line(self.0.format, sys::unix_ms(), Level::Warn, &note)) {
-                out.lost = 0;
+                out.dropped = 0;
             }
         }
         if !out.put(line) {
-            out.lost += 1;
+            out.dropped += 1;
         }
     }
 }
@@ -234,12 +234,12 @@ mod tests {
             let shown = redacted.apply(&encoded);
             assert!(shown.contains("[redacted]") && shown.len() < 24, "{shown}");
         }
-        let held = format!("{:?}", Redacted::new(["key".to_owned()]));
-        assert_eq!(held, "1 secrets");
+        let shown = format!("{:?}", Redacted::new(["key".to_owned()]));
+        assert_eq!(shown, "1 secrets");
     }
 
     #[test]
-    fn a_secret_does_not_survive_the_cut_of_its_line() {
+    fn a_secret_is_replaced_before_its_line_is_cut() {
         let secret = format!("{}key", "x".repeat(LOG_LINE_BYTES - 50));
         let (log, reader) = piped(Level::Info, &["key"]);
         log.info(secret);
@@ -250,15 +250,15 @@ mod tests {
     fn lines_are_dropped_without_delay_while_nobody_reads() {
         let (log, mut reader) = piped(Level::Info, &[]);
         let text = "x".repeat(1000);
-        let lost = |log: &Log| log.0.out.lock().unwrap().lost;
-        while lost(&log) < 3 {
+        let dropped = |log: &Log| log.0.out.lock().unwrap().dropped;
+        while dropped(&log) < 3 {
             log.info(&text);
         }
         let mut taken = vec![0; 64 * 1024];
         let count = reader.read(&mut taken).unwrap();
         assert!(count > 0);
         log.info("on we go");
-        assert_eq!(lost(&log), 0);
+        assert_eq!(dropped(&log), 0);
         let rest = {
             drop(log);
             let mut rest = String::from_utf8(taken[..count].to_vec()).unwrap();
@@ -267,6 +267,6 @@ mod tests {
         };
         let last: Vec<_> = rest.lines().rev().take(2).collect();
         assert!(last[0].ends_with("info on we go"), "{last:?}");
-        assert!(last[1].contains("warn 3 lines of this log were lost"));
+        assert!(last[1].contains("warn 3 lines of this log were dropped"));
     }
 }

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manager_that_has_gone_is_no_problem() {
+    fn a_manager_that_is_gone_is_ignored() {
         let scratch = Scratch::new();
         let mut manager = ServiceManager::at(&scratch.path().join("none")).expect("a socket");
         manager.ready();

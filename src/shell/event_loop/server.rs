@@ -162,7 +162,7 @@ impl Server {
         }
         // Everything in this turn happens at one time.
         let (now, began) = (self.clock.now(), self.clock.micros());
-        // Everything that happened goes into the core.
+        // Everything that has happened is passed to the core.
         if let Some(delays) = self.effects.delays(now) {
             self.core.input(Input::Delayed(delays), now);
         }
@@ -451,8 +451,8 @@ impl Server {
     fn take_mail(&mut self, now: Now) {
         let end = self.clock.now().mono_ms + self.limits.turn_ms;
         for _ in 0..self.limits.turn_notes {
-            for piece in self.effects.jobs.drain(1) {
-                match piece {
+            for message in self.effects.jobs.drain(1) {
+                match message {
                     Mail::Input(input) => self.core.input(input, now),
                     Mail::Identified(answers) => {
                         for (conn, identity) in self.effects.peer_check.answered(answers) {

@@ -53,7 +53,7 @@ pub fn boot_ticks() -> u64 {
     seconds * per_second + nanos * per_second / 1_000_000_000
 }
 
-/// Milliseconds since the machine started, also those in which it slept.
+/// Milliseconds since the machine started, including the time that it was suspended.
 pub fn boot_ms() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     time.tv_sec.unsigned_abs() * 1_000 + time.tv_nsec.unsigned_abs() / 1_000_000

@@ -71,12 +71,12 @@ fn in_use(path: &Path) -> String {
     let others = state.map(|state| instances::living(&state.join("instances"))).unwrap_or_default();
     let urls = others.into_iter().filter(|instance| instance.pid != own).map(|instance| instance.url);
     let urls: Vec<String> = urls.filter(|url| !url.is_empty()).collect();
-    let place = match urls.as_slice() {
+    let address = match urls.as_slice() {
         [] => String::new(),
         [url] => format!(" at {url}"),
         urls => format!(", one of {}", urls.join(", ")),
     };
-    format!("the task is in use by another server{place}; ask that one, or stop it")
+    format!("the task is in use by another server{address}; ask that one, or stop it")
 }
 
 impl FileLog {
@@ -89,7 +89,7 @@ impl FileLog {
         let log = FileLog::new(file, path, marker, findings);
         log.repair_end()?;
         if log.is_empty() {
-            return Err(StoreError::new(format!("{} has no events: the task was never begun", log.name())));
+            return Err(StoreError::new(format!("{} has no events: the task was never created", log.name())));
         }
         Ok(log)
     }

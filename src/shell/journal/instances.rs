@@ -73,8 +73,8 @@ impl Instances {
         &self.locked[0].id
     }
 
-    /// Our own id and those of servers that have ended. Child processes with one of these ids that run when the server starts are those of
-    /// servers that have died.
+    /// Our own id and those of servers that have ended. When this server starts, a running child process with one of these ids is one of a
+    /// server that has died.
     pub fn all(&self) -> impl Iterator<Item = &str> {
         self.locked.iter().map(|locked| locked.id.as_str())
     }
@@ -88,7 +88,7 @@ impl Instances {
         let LockedId { id, file } = &mut self.locked[0];
         let path = self.dir.join(id);
         let text = serde_json::to_vec(instance).expect("plain strings and numbers are JSON");
-        // One write, so that a reader sees nothing or all of it.
+        // One write, so that a reader gets either nothing or the whole text.
         file.set_len(0).and_then(|()| file.write_all(&text)).map_err(|e| failed("write", &path, &e))
     }
 }

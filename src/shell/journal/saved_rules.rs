@@ -118,11 +118,11 @@ mod tests {
         remove(&path, &rule("glob"), MOST).expect("it can be written");
         remove(&path, &rule("replace"), MOST).expect("there is nothing to do");
         assert_eq!(read(&path, MOST), rules(json!([policy::saved_rule(rule("write_file"))])));
-        let mut held = policy::Policy::built_in();
-        assert_eq!(held.add_saved(&read(&path, MOST).rules.into()), [""; 0]);
-        assert_eq!(held.saved().count(), 1);
-        assert_eq!(held.forget(&rule("write_file")).len(), 1);
-        assert_eq!((held.saved().count(), held.forget(&rule("write_file")).len()), (0, 0));
+        let mut active = policy::Policy::built_in();
+        assert_eq!(active.add_saved(&read(&path, MOST).rules.into()), [""; 0]);
+        assert_eq!(active.saved().count(), 1);
+        assert_eq!(active.forget(&rule("write_file")).len(), 1);
+        assert_eq!((active.saved().count(), active.forget(&rule("write_file")).len()), (0, 0));
     }
 
     #[test]

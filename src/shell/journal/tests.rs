@@ -123,7 +123,7 @@ fn a_log_is_removed_only_when_no_server_has_it_open() {
     one.archive().remove(&"a".into()).unwrap();
     assert_eq!(scratch.tasks(), ["b.jsonl"]);
     assert!(!scratch.marked("a"));
-    // Unloaded as well; and what is gone can be removed again.
+    // A log that is not loaded is removed, too; removing it again is no error.
     for _ in 0..2 {
         one.archive().remove(&"b".into()).unwrap();
     }
@@ -426,9 +426,9 @@ pub(super) fn alone(test: &str) -> bool {
         .env(INNER, "1")
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{said}");
-    assert!(said.contains("1 passed"), "{said}");
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{stdout}");
+    assert!(stdout.contains("1 passed"), "{stdout}");
     false
 }
 

@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 const FOLDER: &str = ".gemini";
 
-/// The id of a workspace, for a task that is created or continued in it. Only for a new task the id is created. A workspace that cannot
-/// be written has no id: only the instance that created its tasks can continue them.
+/// The id of a workspace, for a task that is created or continued in it. It is created if there is none and the task is new. A workspace
+/// that cannot be written has no id; its tasks can be continued only by the instance that has created them.
 pub fn of(workspace: &Path, wish: SiteWish) -> Option<Arc<str>> {
     match wish {
         SiteWish::WithId => read(workspace).ok(),

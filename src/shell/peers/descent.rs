@@ -29,7 +29,7 @@ pub trait Processes {
     /// None if there is no such process.
     fn stat(&mut self, pid: u32) -> Option<Stat>;
     /// Which of these sockets the process holds, as far as it may be inspected.
-    fn held(&mut self, pid: u32, sockets: &BTreeSet<u64>) -> Vec<u64>;
+    fn held_sockets(&mut self, pid: u32, sockets: &BTreeSet<u64>) -> Vec<u64>;
     /// Whether the process calls itself a supervisor of tools.
     fn is_supervisor(&mut self, pid: u32) -> bool;
     /// Whether the process runs as this user, by any of its user ids.
@@ -55,7 +55,7 @@ pub struct Roots {
 pub enum Subject {
     /// The process that holds the socket with this inode.
     Socket(u64),
-    /// The same for a socket of another user, whose processes we may not be allowed to inspect.
+    /// The process that holds the socket of another user, whose processes we may not be allowed to inspect.
     SocketOf { inode: u64, uid: u32 },
     /// The process with this pid, if it did not start after that time: otherwise the pid has been given to another one.
     Process { pid: u32, not_after: u64 },
@@ -110,14 +110,14 @@ fn holders(processes: &mut dyn Processes, sockets: &BTreeSet<u64>) -> BTreeMap<u
         return holders;
     }
     for pid in processes.pids() {
-        for socket in processes.held(pid, sockets) {
+        for socket in processes.held_sockets(pid, sockets) {
             holders.entry(socket).or_default().push(pid);
         }
     }
     holders
 }
 
-/// The processes that ours descends from, as far as they can be read.
+/// The ancestors of our process, as far as they can be read.
 fn ancestors(processes: &mut dyn Processes, own: u32) -> BTreeSet<u32> {
     let mut found = BTreeSet::new();
     let mut at = own;
@@ -186,7 +186,7 @@ impl Search<'_> {
     /// A process that held the socket a moment ago. Its pid may have been given to another process since.
     fn holder(&mut self, pid: u32, inode: u64) -> Descent {
         let before = self.processes.stat(pid);
-        let holds = !self.processes.held(pid, &BTreeSet::from([inode])).is_empty();
+        let holds = !self.processes.held_sockets(pid, &BTreeSet::from([inode])).is_empty();
         match before {
             Some(before) if holds => self.descent(pid, before.start),
             Some(_) | None => Descent::Broken,
@@ -230,7 +230,7 @@ impl Search<'_> {
         if roots.supervisors.contains(&pid) {
             return Some(Descent::Tool);
         }
-        // Another server itself may be our client; what it started may be its tool, or an orphan that it adopted.
+        // Another server itself may be our client; a process below it may be its tool, or an orphan that it has adopted.
         if depth > 0 && roots.servers.contains(&pid) {
             return Some(Descent::Tool);
         }
@@ -268,7 +268,7 @@ impl Processes for ProcFs {
         procfs::stat(pid)
     }
 
-    fn held(&mut self, pid: u32, sockets: &BTreeSet<u64>) -> Vec<u64> {
+    fn held_sockets(&mut self, pid: u32, sockets: &BTreeSet<u64>) -> Vec<u64> {
         // Processes of other users and processes that are not dumpable cannot be inspected: none of their sockets is found.
         let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten();
         descriptors

@@ -1,4 +1,5 @@
-//! Whether an address is one of this machine: a peer with such an address is a process of this machine, also if its socket is gone.
+//! Finds out whether an address belongs to this machine. A peer with such an address is a process of this machine, also if its socket is
+//! closed already.
 //! We ask the kernel for the route to that address (rtnetlink): for addresses of this machine its type is `local`. The list of addresses
 //! would not do, because whole networks can be local.
 
@@ -81,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_this_machine_are_told_from_others() {
+    fn addresses_of_this_machine_and_others_are_distinguished() {
         for own in ["127.0.0.1", "127.0.0.9", "::1"] {
             assert!(is_found_in_both_ways(own), "{own}");
         }

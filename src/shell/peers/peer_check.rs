@@ -77,7 +77,7 @@ impl Moment {
     }
 }
 
-/// Whether a connection was accepted as soon as the loop could know of it.
+/// Whether a connection was accepted in the turn of the loop in which it was reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accepted {
     AtOnce,
@@ -142,8 +142,8 @@ impl PeerCheck {
         self.polling = Moment::now(&self.facts.supervisors);
     }
 
-    /// To be called after a poll that reported no listener while none had connections left over: later connections were made after
-    /// that poll began.
+    /// To be called after a poll that reported no listener, if no listener had unaccepted connections: connections that are accepted later
+    /// were made after that poll began.
     pub fn accept_queues_were_empty(&mut self) {
         self.empty = self.polling;
     }

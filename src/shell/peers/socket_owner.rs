@@ -82,7 +82,7 @@ impl SocketOwners {
         }
     }
 
-    /// Whether the other end of an accepted connection is on this machine, also if its socket is gone.
+    /// Whether the other end of an accepted connection is on this machine, also if its socket is closed already.
     pub fn is_of_this_machine(&mut self, peer: SocketAddr, local: SocketAddr) -> bool {
         let (peer, local) = (canonical(peer).ip(), canonical(local).ip());
         peer == local || self.own_addresses.contains(peer)
@@ -112,7 +112,7 @@ pub fn owner_by_tables(peer: SocketAddr, local: SocketAddr) -> Owner {
 }
 
 fn owner_of(entry: Entry, peer: SocketAddr, local: SocketAddr) -> Owner {
-    // The kernel falls back to a listener on that port when the connection is gone: that is not the peer.
+    // If the connection has ended, the kernel returns a listener on that port, which is not the peer.
     if entry.from != peer || entry.to != local || entry.inode == 0 {
         return Owner::Nobody;
     }
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_on_the_port_of_a_peer_that_is_gone_is_not_the_peer() {
+    fn a_listener_on_the_port_of_an_ended_connection_is_not_the_peer() {
         let listener = listener("127.0.0.1:0").unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (stream, peer, local) = accepted(&listener);

@@ -130,7 +130,7 @@ fn a_crash_at_any_byte_leaves_the_last_line_of_a_task_or_none() {
         let found = live_entries(&mixed, &paths).unwrap();
         let is_last = |entry: &Entry| last.iter().any(|it| Entry { at: it.at, ..entry.clone() } == *it);
         assert!(found.iter().all(is_last), "cut at {cut}: {found:?}");
-        // Lost are the line at the border, and of tasks whose last line has become longer those that it overwrites.
+        // The line at the border is lost, and a line that is overwritten by the longer last line of another task.
         assert!(found.len() + 2 >= last.len(), "cut at {cut}");
     }
 }
@@ -180,12 +180,12 @@ fn a_writer_without_the_lock_does_not_wait_and_appends_later() {
     let mut ours = journal(&scratch, 100);
     begin(&mut ours, "t");
     let theirs = open(&index(&scratch)).unwrap();
-    let held = lock_file(&theirs, FlockOperation::LockExclusive).unwrap();
+    let locked = lock_file(&theirs, FlockOperation::LockExclusive).unwrap();
     begin(&mut ours, "u");
     rest(&mut ours, "t", 1);
     rest(&mut ours, "t", 2);
     assert_eq!(line_count(&scratch), 1);
-    drop(held);
+    drop(locked);
     assert!(ours.take_maintenance().is_none());
     assert_eq!(line_count(&scratch), 3, "only the last entry was pending");
     assert_eq!(rests(&mut scratch.open()), [one("t", 2), one("u", 0)].concat());

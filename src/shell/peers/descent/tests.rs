@@ -80,7 +80,7 @@ impl Processes for Table {
         self.rows.get(&pid).map(|row| row.process)
     }
 
-    fn held(&mut self, pid: u32, sockets: &BTreeSet<u64>) -> Vec<u64> {
+    fn held_sockets(&mut self, pid: u32, sockets: &BTreeSet<u64>) -> Vec<u64> {
         self.happen();
         let held = self.rows.get(&pid).map(|row| row.sockets.clone()).unwrap_or_default();
         held.into_iter().filter(|socket| sockets.contains(socket)).collect()
@@ -190,14 +190,14 @@ fn a_process_that_another_server_started_is_a_tools() {
         assert_eq!(holder(table, &roots), Descent::Tool, "below {parent}");
     }
     assert_eq!(holder(there.clone().with(6, holding(1, 60)), &roots), Descent::NoTool, "that server itself");
-    // A server that is gone, or unknown to us, had a supervisor that may still be there.
+    // The supervisor of a server that has ended, or that is unknown to us, may still run.
     let orphaned = machine().with(7, supervisor(1, 70)).with(30, holding(7, 300));
     assert_eq!(holder(orphaned, &server()), Descent::Tool);
 }
 
 #[test]
 fn a_supervisor_above_ourselves_is_no_boundary() {
-    // We were started by a tool of another server; so was whoever talks to us.
+    // A tool of another server has started both this server and its client.
     let nested = Table::default()
         .with(1, row(0, 1))
         .with(3, row(1, 30))
@@ -220,7 +220,7 @@ fn questions_before_descent(table: &Table) -> usize {
 
 #[test]
 fn a_parent_that_ends_while_it_is_read_is_read_again() {
-    // 31 holds the socket; its parent 30 ends just before it is looked at, and 31 goes to the supervisor.
+    // 31 holds the socket; its parent 30 ends just before it is read, and 31 becomes a child of the supervisor.
     let table = machine().with(30, row(21, 300)).with(31, holding(30, 301));
     let first = questions_before_descent(&table);
     let late = table.when(first + 2, Event::Ended(30)).when(first + 2, Event::Parent(31, SUPERVISOR));
@@ -235,12 +235,12 @@ fn a_parent_that_ends_while_it_is_read_is_read_again() {
 fn a_chain_that_stays_broken_is_not_cleared() {
     let table = machine().with(31, holding(30, 301));
     assert_eq!(holder(table, &server()), Descent::Broken);
-    // Whoever is shared with a broken one is not cleared either.
+    // A socket that is shared with such a process is not cleared either.
     let table = machine().with(31, holding(30, 301)).with(32, holding(5, 300));
     assert_eq!(holder(table, &server()), Descent::Broken);
 }
 
-/// Processes whose first looks fail to read a parent.
+/// Processes of which the first reads of a parent fail.
 struct Restless {
     table: Table,
     looks: u32,
@@ -258,8 +258,8 @@ impl Processes for Restless {
         self.table.stat(pid).filter(|_| !hidden)
     }
 
-    fn held(&mut self, pid: u32, sockets: &BTreeSet<u64>) -> Vec<u64> {
-        self.table.held(pid, sockets)
+    fn held_sockets(&mut self, pid: u32, sockets: &BTreeSet<u64>) -> Vec<u64> {
+        self.table.held_sockets(pid, sockets)
     }
 
     fn is_supervisor(&mut self, pid: u32) -> bool {
@@ -299,7 +299,7 @@ fn a_socket_of_another_user_is_no_tools_if_none_of_his_processes_is() {
     let other = proxy.clone().with(31, of(PROXY + 1, row(21, 300)));
     assert_eq!(ask(&other), Descent::NoTool, "a tool has become a third user");
     assert_eq!(ask(&proxy.clone().with(31, of(PROXY, row(99, 300)))), Descent::Broken);
-    // Whoever may look into all processes finds the one.
+    // A server that may inspect all processes finds the holder.
     assert_eq!(ask(&proxy.clone().with(31, of(PROXY, holding(21, 300)))), Descent::Tool);
     let found = proxy.with(31, of(PROXY, row(21, 300))).with(32, of(PROXY, holding(1, 70)));
     assert_eq!(ask(&found), Descent::NoTool);
@@ -350,7 +350,7 @@ fn forking_away_at_any_moment_never_clears_a_tool() {
                 .when(asked + 3, Event::Started(31, row(5, 303)));
             assert_ne!(holder(table, &server()), Descent::NoTool, "at question {asked} as {child} below {parent}");
         }
-        // Its supervisor is killed: it comes to the server.
+        // Its supervisor is killed: it becomes a child of the server.
         let killed = table.clone().when(asked, Event::Ended(SUPERVISOR)).when(asked, Event::Ended(21));
         let killed = killed.when(asked, Event::Parent(31, OWN));
         assert_ne!(holder(killed, &server()), Descent::NoTool, "at question {asked}");
@@ -401,7 +401,7 @@ fn a_chain_is_followed_only_so_far() {
     assert_eq!(chain(most + 1), Descent::Broken);
 }
 
-/// A child of ours that holds a connection, and whether `roots` take it for a tool's.
+/// A child process that holds a connection, with roots by which it is a tool's and with others.
 #[test]
 fn real_processes_are_found() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

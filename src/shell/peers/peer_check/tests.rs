@@ -199,7 +199,7 @@ fn another_server_is_noticed_when_it_starts_and_when_it_ends() {
     assert_eq!(harness.peer(), Peer::MaybeTool, "nobody has looked since");
     assert_eq!(harness.inquire(process), Identity::SameUser);
     assert_eq!(harness.peer(), Peer::SameUser);
-    // It is there when we start, and it is the parent of whoever holds the socket.
+    // The other server runs before this one starts, and it is the parent of the process that holds the socket.
     let parent = rustix::process::getppid().unwrap().as_raw_pid() as u32;
     let _other = harness.other_server(parent);
     let instances = harness.scratch.path().join("instances");
