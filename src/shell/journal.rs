@@ -21,6 +21,7 @@
 pub mod audit;
 pub mod blobs;
 mod file;
+pub mod file_lock;
 pub mod index;
 pub mod instances;
 pub mod observed;

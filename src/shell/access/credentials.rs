@@ -3,19 +3,20 @@
 
 use crate::limits::access::CREDENTIALS_BYTES;
 use crate::shell::event_loop::sys;
-use crate::shell::user_files::replace;
+use crate::shell::journal::file_lock::Locked;
+use crate::shell::user_files::{replace, with_suffix};
 use crate::task::access::credentials::CredentialsFile;
-use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::fs::{FlockOperation, OFlags};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// Who may read the file beside its owner.
+/// Which users may read the file beside its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readers {
-    /// Nobody.
+    /// No other user.
     Owner,
     /// Any user: the platform that mounts the file decides (a container or a service manager).
     Platform,
@@ -81,7 +82,7 @@ impl CredentialsReader {
 
     fn read(&self) -> Result<CredentialsFile, String> {
         let shown = self.path.display();
-        // Without waiting: a pipe with this name would wait for a writer.
+        // With NONBLOCK, because opening a pipe would wait for a writer.
         let opened = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(&self.path);
         let opened = opened.map_err(|error| format!("{shown} cannot be read: {error}"))?;
         let metadata = opened.metadata().map_err(|error| format!("{shown} cannot be read: {error}"))?;
@@ -132,13 +133,9 @@ pub fn change<R>(path: &Path, change: impl FnOnce(&mut CredentialsFile) -> Resul
 
 /// Waits until no other program changes the file, and locks it until the result is dropped. The lock is that of a second file, because the
 /// first one is replaced.
-fn lock(path: &Path) -> io::Result<File> {
+fn lock(path: &Path) -> io::Result<Locked<File>> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path.parent().unwrap_or(Path::new("/")))?;
-    let mut name = path.as_os_str().to_owned();
-    name.push(".lock");
-    let flags = OFlags::NOFOLLOW.bits() as i32;
-    let file =
-        OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).custom_flags(flags).open(name)?;
-    flock(&file, FlockOperation::LockExclusive)?;
-    Ok(file)
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false).mode(0o600).custom_flags(OFlags::NOFOLLOW.bits() as i32);
+    Locked::new(options.open(with_suffix(path, ".lock"))?, FlockOperation::LockExclusive)
 }

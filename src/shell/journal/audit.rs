@@ -6,13 +6,14 @@
 //! loop needs.
 
 use super::file::{sync_entry, write_whole};
+use super::file_lock::Locked;
 use super::{failed, names, private_dir, private_file};
 use crate::base::lock::lock;
 use crate::core::disk::store::StoreError;
 use crate::limits::audit::AUDIT_LINE_BYTES;
 use crate::task::audit::Head;
 use crate::task::audit::chain;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::FlockOperation;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -42,41 +43,17 @@ pub struct Opened {
 }
 
 struct Current {
-    file: Arc<Locked>,
+    file: Arc<Locked<File>>,
     /// The length of the valid bytes.
     end: u64,
     /// A write has failed, so there may be bytes after `end`.
     torn: bool,
     /// Earlier parts that were not flushed yet.
-    unflushed: Vec<Arc<Locked>>,
+    unflushed: Vec<Arc<Locked<File>>>,
     /// The directory has entries that were not flushed.
     new_entries: bool,
     /// The length at which a worker is to begin the next part.
     roll_at: u64,
-}
-
-/// A file that is locked until this is dropped.
-struct Locked(File);
-
-/// Closing the descriptor would not unlock the file at once: a child that is being started has a copy of the descriptor until it executes.
-impl Drop for Locked {
-    fn drop(&mut self) {
-        let _ = flock(&self.0, FlockOperation::Unlock);
-    }
-}
-
-impl Locked {
-    fn open(path: &Path) -> Result<Locked, StoreError> {
-        let file = private_file(path, OpenOptions::new().read(true).create(true));
-        let file = file.map_err(|e| failed("open", path, &e))?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Locked(file)),
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                Err(StoreError::locked(format!("{}: another process has locked this audit", path.display())))
-            }
-            Err(error) => Err(failed("lock", path, &error.into())),
-        }
-    }
 }
 
 impl AuditFile {
@@ -85,7 +62,7 @@ impl AuditFile {
         let dir = state.join("audit");
         private_dir(&dir)?;
         let path = dir.join(part_name(instance, None));
-        let file = Locked::open(&path)?;
+        let file = open_locked(&path)?;
         let looked_at = |e: io::Error| failed("read", &path, &e);
         let size = file.0.metadata().map_err(looked_at)?.len();
         let tail = tail(&file.0, size).map_err(looked_at)?;
@@ -186,7 +163,7 @@ impl AuditFile {
         let _worker = lock(&self.worker);
         let path = self.path();
         let next = self.dir.join(format!("{}.next", self.instance));
-        let fresh = Locked::open(&next)?;
+        let fresh = open_locked(&next)?;
         fresh.0.set_len(0).map_err(|e| failed("write", &next, &e))?;
         let number = numbers(&self.dir, &self.instance).last().map_or(1, |last| last + 1);
         let full = self.dir.join(part_name(&self.instance, Some(number)));
@@ -211,7 +188,7 @@ impl AuditFile {
         if in_place == Some((own.dev(), own.ino())) {
             return Ok(());
         }
-        let fresh = Locked::open(&path)?;
+        let fresh = open_locked(&path)?;
         let size = fresh.0.metadata().map_err(|e| failed("look at", &path, &e))?.len();
         if size > 0 {
             let message = "is not the file that this server began; move it away and send HUP again";
@@ -222,7 +199,7 @@ impl AuditFile {
     }
 
     /// Makes an empty file the one that is appended to.
-    fn replace(&self, fresh: Locked) {
+    fn replace(&self, fresh: Locked<File>) {
         let mut current = lock(&self.current);
         let before = std::mem::replace(&mut current.file, Arc::new(fresh));
         let torn_at = current.torn.then_some(current.end);
@@ -245,6 +222,17 @@ impl Current {
         self.torn = false;
         Ok(())
     }
+}
+
+fn open_locked(path: &Path) -> Result<Locked<File>, StoreError> {
+    let file = private_file(path, OpenOptions::new().read(true).create(true));
+    let file = file.map_err(|e| failed("open", path, &e))?;
+    Locked::new(file, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => {
+            StoreError::locked(format!("{}: another process has locked this audit", path.display()))
+        }
+        _ => failed("lock", path, &error),
+    })
 }
 
 fn part_name(instance: &str, number: Option<u64>) -> String {

@@ -4,12 +4,13 @@
 //! names it and it is an hour old: a call stores content before the event that names it is written. A `put` that finds its content
 //! stored gives the file a new time, under a shared lock of the folder; `sweep` looks at the time and deletes under an exclusive one.
 
+use super::file_lock::Locked;
 use super::private_dir;
 use crate::core::disk::store::StoreError;
 use crate::limits::BLOB_GRACE_MS;
 use crate::shell::event_loop::sys;
 use crate::task::log::blob::{Blobs, sha256};
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::FlockOperation;
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
@@ -43,10 +44,8 @@ impl FileBlobs {
         Ok(self.dir.join(&sha256[..2]).join(sha256))
     }
 
-    fn lock(&self, how: FlockOperation) -> io::Result<File> {
-        let dir = File::open(&self.dir)?;
-        flock(&dir, how)?;
-        Ok(dir)
+    fn lock(&self, operation: FlockOperation) -> io::Result<Locked<File>> {
+        Locked::new(File::open(&self.dir)?, operation)
     }
 
     /// Deletes content that no file in `journals` names. If a file cannot be read, nothing is deleted.

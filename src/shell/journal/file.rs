@@ -7,11 +7,12 @@
 //! nothing else is missing. All lines before it are checked by their crc when they are read, in the disk lane and once per load; checking
 //! them here as well would take time in proportion to the length of the log.
 
+use super::file_lock::Locked;
 use super::{failed, instances, private_file};
 use crate::base::lock::lock;
 use crate::core::disk::store::{LogFile, Openness, StoreError};
 use crate::task::log::record::{BadLine, Record};
-use rustix::fs::{CWD, FileType, FlockOperation, Mode, flock, mknodat};
+use rustix::fs::{CWD, FileType, FlockOperation, Mode, mknodat};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
@@ -25,7 +26,7 @@ const STEP: usize = 64 * 1024;
 pub struct FileLog {
     path: PathBuf,
     marker: PathBuf,
-    file: File,
+    file: Locked<File>,
     /// The length of the valid bytes.
     end: AtomicU64,
     /// A write has failed, so there may be bytes after `end`.
@@ -54,12 +55,12 @@ impl Findings {
     }
 }
 
-/// Locks a log. False: another server has locked it.
-fn try_lock(file: &File, path: &Path) -> Result<bool, StoreError> {
-    match flock(file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(true),
-        Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
-        Err(error) => Err(failed("lock", path, &error.into())),
+/// Locks a log; None if another server has locked it.
+fn try_lock(file: File, path: &Path) -> Result<Option<Locked<File>>, StoreError> {
+    match Locked::new(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(locked) => Ok(Some(locked)),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        Err(error) => Err(failed("lock", path, &error)),
     }
 }
 
@@ -83,9 +84,7 @@ impl FileLog {
     /// Opens and locks an existing log and repairs its torn end.
     pub fn open(path: PathBuf, marker: PathBuf, findings: Findings) -> Result<FileLog, StoreError> {
         let file = private_file(&path, OpenOptions::new().read(true)).map_err(|e| failed("open", &path, &e))?;
-        if !try_lock(&file, &path)? {
-            return Err(StoreError::locked(in_use(&path)));
-        }
+        let file = try_lock(file, &path)?.ok_or_else(|| StoreError::locked(in_use(&path)))?;
         let log = FileLog::new(file, path, marker, findings);
         log.repair_end()?;
         if log.is_empty() {
@@ -99,16 +98,16 @@ impl FileLog {
     pub fn create(path: PathBuf, marker: PathBuf, findings: Findings) -> Result<Option<FileLog>, StoreError> {
         let file =
             private_file(&path, OpenOptions::new().read(true).create(true)).map_err(|e| failed("create", &path, &e))?;
-        if !try_lock(&file, &path)? {
+        let Some(file) = try_lock(file, &path)? else {
             return Ok(None);
-        }
+        };
         let log = FileLog::new(file, path, marker, findings);
         let size = log.size()?;
         log.new_file.store(true, Ordering::Release);
         Ok((size == 0).then_some(log))
     }
 
-    fn new(file: File, path: PathBuf, marker: PathBuf, findings: Findings) -> FileLog {
+    fn new(file: Locked<File>, path: PathBuf, marker: PathBuf, findings: Findings) -> FileLog {
         FileLog {
             path,
             marker,
@@ -132,7 +131,7 @@ impl FileLog {
         if lines.is_empty() {
             return Ok(());
         }
-        let error = match write_whole(&self.file, lines) {
+        let error = match write_whole(&self.file.0, lines) {
             Ok(()) => {
                 self.end.fetch_add(lines.len() as u64, Ordering::AcqRel);
                 return Ok(());
@@ -194,7 +193,7 @@ impl FileLog {
         }
         if is_whole(&tail) {
             // A client may have seen this line, so it is kept.
-            write_once(&self.file, b"\n").map_err(|e| failed("repair", &self.path, &e))?;
+            write_once(&self.file.0, b"\n").map_err(|e| failed("repair", &self.path, &e))?;
             self.end.store(size + 1, Ordering::Release);
             return Ok(());
         }
@@ -210,7 +209,7 @@ impl FileLog {
             let step = if start == size { 1 } else { STEP as u64 };
             let from = start.saturating_sub(step);
             let mut piece = vec![0; (start - from) as usize];
-            self.file.read_exact_at(&mut piece, from)?;
+            self.file.0.read_exact_at(&mut piece, from)?;
             let found = piece.iter().rposition(|byte| *byte == b'\n');
             piece.drain(..found.map_or(0, |at| at + 1));
             piece.append(&mut tail);
@@ -224,13 +223,13 @@ impl FileLog {
     }
 
     fn truncate(&self) -> io::Result<()> {
-        self.file.set_len(self.len())?;
+        self.file.0.set_len(self.len())?;
         self.torn.store(false, Ordering::Release);
         Ok(())
     }
 
     fn size(&self) -> Result<u64, StoreError> {
-        Ok(self.file.metadata().map_err(|e| failed("look at", &self.path, &e))?.len())
+        Ok(self.file.0.metadata().map_err(|e| failed("look at", &self.path, &e))?.len())
     }
 
     fn check_undamaged(&self) -> Result<(), StoreError> {
@@ -238,20 +237,13 @@ impl FileLog {
     }
 
     fn flush(&self) -> io::Result<()> {
-        self.file.sync_data()?;
+        self.file.0.sync_data()?;
         for (is_new, path) in [(&self.new_file, &self.path), (&self.new_marker, &self.marker)] {
             if is_new.swap(false, Ordering::AcqRel) {
                 sync_entry(path)?;
             }
         }
         Ok(())
-    }
-}
-
-/// Closing the descriptor would not unlock the file at once: a child that is being started has a copy of the descriptor until it executes.
-impl Drop for FileLog {
-    fn drop(&mut self) {
-        let _ = flock(&self.file, FlockOperation::Unlock);
     }
 }
 
@@ -280,6 +272,7 @@ impl LogFile for FileLog {
             }
             page.resize(len + unread.min(step as u64) as usize, 0);
             self.file
+                .0
                 .read_exact_at(&mut page[len..], offset + len as u64)
                 .map_err(|e| failed("read", &self.path, &e))?;
             let is_break = |byte: &u8| *byte == b'\n';
@@ -368,6 +361,7 @@ mod tests {
     fn errors_of_the_disk_are_returned() {
         let path = Path::new("/dev/full");
         let file = private_file(path, OpenOptions::new().read(true)).unwrap();
+        let file = try_lock(file, path).unwrap().expect("no other process locks it");
         let log = FileLog::new(file, path.into(), "marker".into(), Findings::default());
         let full = log.append(b"line\n").unwrap_err();
         assert!(full.message.contains("free some space"), "{full}");

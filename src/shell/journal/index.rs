@@ -10,13 +10,14 @@
 //! get the lock or the disk is full, does not wait: its lines stay pending and are appended later. A rewrite, in the disk lane, waits.
 
 use super::file::write_whole;
+use super::file_lock::Locked;
 use super::{failed, private_file};
 use crate::base::crc::{is_whole, write_line};
 use crate::base::id::TaskId;
 use crate::core::disk::store::{Maintenance, StoreError};
 use crate::limits::{INDEX_LOCK_PAUSE, INDEX_LOCK_TRIES};
 use crate::task::log::brief::Brief;
-use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::fs::{FlockOperation, OFlags};
 use rustix::thread::{Timespec, nanosleep};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -46,7 +47,7 @@ pub struct Index {
     stale_lines: usize,
     /// The last lines of tasks that exist.
     live_lines: usize,
-    /// With more stale lines the file is rewritten.
+    /// If there are more stale lines the file is rewritten.
     most_stale_lines: usize,
 }
 
@@ -132,7 +133,7 @@ impl Index {
         if self.stale_lines <= self.most_stale_lines.max(self.live_lines) {
             return None;
         }
-        // If it fails it is tried again after as many stale lines.
+        // If rewriting fails it is tried again after the same number of stale lines.
         self.stale_lines = 0;
         let paths = self.paths.clone();
         Some(Maintenance(Box::new(move || rewrite(&paths).map_err(|e| failed("rewrite", &paths.index, &e)))))
@@ -150,7 +151,7 @@ impl Index {
     }
 
     fn append(&mut self) -> io::Result<()> {
-        let locked = lock_file(&self.file, FlockOperation::NonBlockingLockExclusive)?;
+        let locked = Locked::new(&self.file, FlockOperation::NonBlockingLockExclusive)?;
         let mut lines = Vec::new();
         // An incomplete line, left by a short write or a crash, gets a line break; readers skip it.
         if !ends_whole(locked.0)? {
@@ -179,7 +180,7 @@ fn rewrite(paths: &StatePaths) -> io::Result<()> {
     // Not opened for appending: then every write would be at the end.
     let file =
         OpenOptions::new().read(true).write(true).custom_flags(OFlags::NOFOLLOW.bits() as i32).open(&paths.index)?;
-    let _locked = lock_file(&file, FlockOperation::LockExclusive)?;
+    let _locked = Locked::new(&file, FlockOperation::LockExclusive)?;
     let mut lines = Vec::new();
     for entry in live_entries(&read_from(&file, 0)?, paths)? {
         write_line(&mut lines, &entry);
@@ -239,24 +240,11 @@ fn ends_whole(file: &File) -> io::Result<bool> {
     Ok(matches!(last.last(), None | Some(b'\n')))
 }
 
-/// A file that is locked until this is dropped.
-struct LockedFile<'a>(&'a File);
-
-fn lock_file(file: &File, how: FlockOperation) -> io::Result<LockedFile<'_>> {
-    loop {
-        match flock(file, how) {
-            Ok(()) => return Ok(LockedFile(file)),
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-}
-
 /// Tries for a limited time: another server may append or rewrite, and one that was stopped keeps the lock.
-fn lock_to_read(file: &File) -> io::Result<LockedFile<'_>> {
+fn lock_to_read(file: &File) -> io::Result<Locked<&File>> {
     let pause = Timespec::try_from(INDEX_LOCK_PAUSE).map_err(io::Error::other)?;
     for _ in 0..INDEX_LOCK_TRIES {
-        match lock_file(file, FlockOperation::NonBlockingLockShared) {
+        match Locked::new(file, FlockOperation::NonBlockingLockShared) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 let _ = nanosleep(&pause);
             }
@@ -273,13 +261,6 @@ pub fn locked_by_another(state: &Path) -> Option<PathBuf> {
     match lock_to_read(&file) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Some(path),
         Ok(_) | Err(_) => None,
-    }
-}
-
-/// Closing the descriptor would not unlock the file at once: a child that is being started has a copy of the descriptor until it executes.
-impl Drop for LockedFile<'_> {
-    fn drop(&mut self) {
-        let _ = flock(self.0, FlockOperation::Unlock);
     }
 }
 

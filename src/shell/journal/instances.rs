@@ -6,11 +6,12 @@
 //! ends the children of dead servers. Each running server holds the locks of its own id and of the id of every dead server that it found,
 //! so a child belongs to one server only.
 
+use super::file_lock::Locked;
 use super::{failed, is_file_name, names, private_dir, private_file};
 use crate::base::id::Entropy;
 use crate::core::disk::store::StoreError;
 use crate::limits::INSTANCE_BYTES;
-use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::fs::{FlockOperation, OFlags};
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -25,17 +26,17 @@ pub struct Instances {
 
 struct LockedId {
     id: String,
-    /// Locked for as long as the server lives.
-    file: File,
+    /// Locked until the server ends.
+    file: Locked<File>,
 }
 
 /// The content of a server's file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Instance {
     pub pid: u32,
-    /// Where it listens: `127.0.0.1:41242`, `unix:/run/…`.
+    /// The addresses of its listeners: `127.0.0.1:41242`, `unix:/run/…`.
     pub listen: Vec<String>,
-    /// Where it is reached over HTTP.
+    /// Its URL for clients over HTTP.
     pub url: String,
     /// RFC 3339.
     pub started: String,
@@ -44,8 +45,7 @@ pub struct Instance {
 impl Drop for LockedId {
     fn drop(&mut self) {
         // Emptied before it is unlocked: a locked file must not name a dead server.
-        let _ = self.file.set_len(0);
-        let _ = flock(&self.file, FlockOperation::Unlock);
+        let _ = self.file.0.set_len(0);
     }
 }
 
@@ -89,7 +89,7 @@ impl Instances {
         let path = self.dir.join(id);
         let text = serde_json::to_vec(instance).expect("plain strings and numbers are JSON");
         // One write, so that a reader gets either nothing or the whole text.
-        file.set_len(0).and_then(|()| file.write_all(&text)).map_err(|e| failed("write", &path, &e))
+        file.0.set_len(0).and_then(|()| file.0.write_all(&text)).map_err(|e| failed("write", &path, &e))
     }
 }
 
@@ -98,13 +98,13 @@ impl LockedId {
     fn take(dir: &Path, id: String) -> Result<Option<LockedId>, StoreError> {
         let path = dir.join(&id);
         let file = private_file(&path, OpenOptions::new().create(true)).map_err(|e| failed("open", &path, &e))?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {
-                file.set_len(0).map_err(|e| failed("write", &path, &e))?;
+        match Locked::new(file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(file) => {
+                file.0.set_len(0).map_err(|e| failed("write", &path, &e))?;
                 Ok(Some(LockedId { id, file }))
             }
-            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
-            Err(error) => Err(failed("lock", &path, &error.into())),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(failed("lock", &path, &error)),
         }
     }
 }
@@ -115,11 +115,11 @@ pub fn living(dir: &Path) -> Vec<Instance> {
 }
 
 fn read_locked(path: &Path) -> io::Result<Option<Instance>> {
-    // Without waiting: a pipe with this name would wait for a writer.
+    // With NONBLOCK, because opening a pipe would wait for a writer.
     let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
     let file = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path)?;
     // A shared lock is refused only while the owner holds its own. It is released at once, with the file.
-    if flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
+    if Locked::new(&file, FlockOperation::NonBlockingLockShared).is_ok() {
         return Ok(None);
     }
     let mut text = Vec::new();

@@ -180,7 +180,7 @@ fn a_writer_without_the_lock_does_not_wait_and_appends_later() {
     let mut ours = journal(&scratch, 100);
     begin(&mut ours, "t");
     let theirs = open(&index(&scratch)).unwrap();
-    let locked = lock_file(&theirs, FlockOperation::LockExclusive).unwrap();
+    let locked = Locked::new(&theirs, FlockOperation::LockExclusive).unwrap();
     begin(&mut ours, "u");
     rest(&mut ours, "t", 1);
     rest(&mut ours, "t", 2);
@@ -198,7 +198,7 @@ fn a_start_that_cannot_lock_the_index_reads_the_journals() {
     begin(&mut ours, "t");
     rest(&mut ours, "t", 1);
     let theirs = open(&index(&scratch)).unwrap();
-    let _held = lock_file(&theirs, FlockOperation::LockExclusive).unwrap();
+    let _held = Locked::new(&theirs, FlockOperation::LockExclusive).unwrap();
     assert_eq!(rests(&mut scratch.open()), one("t", 1001), "the time of its only event");
 }
 

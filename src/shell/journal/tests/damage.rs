@@ -11,7 +11,7 @@ fn an_incomplete_last_line_is_truncated_and_the_log_goes_on() {
         write_task(&scratch, "t");
         fs::write(scratch.log("t"), &whole[..cut]).unwrap();
         let mut journal = scratch.open();
-        // Only its line break is missing: that one is whole.
+        // If only the line break is missing, the line is whole.
         let kept = if cut == whole.len() - 1 { 3 } else { 2 };
         assert_eq!(load(&mut journal, "t").unwrap(), three_records("t")[..kept], "cut at {cut}");
         let next = text(kept as u64 + 1, "next");
@@ -66,7 +66,7 @@ fn a_log_of_a_newer_version_is_left_where_it_is() {
     let head = r#"{"seq":1,"at":5,"v":99,"event":{"type":"created"}"#;
     let crc = crate::base::crc::crc32(head.as_bytes());
     let line = format!("{head},\"crc\":\"{crc:08x}\"}}");
-    // Also without its line break, and if the index does not name it.
+    // With and without the line break, and also if the index does not name the log.
     for text in [format!("{line}\n"), line.clone()] {
         fs::write(scratch.log("t"), text).unwrap();
         let error = load(&mut scratch.open(), "t").unwrap_err();
