@@ -169,7 +169,7 @@ impl Children {
         let control = Arc::new(ours);
         let server_end = control.clone();
         let child = self.reaper.run(Duration::MAX, move |reaper| reaper.start(command, server_end, input))??;
-        let mut process = Process {
+        let mut process = SupervisedProgram {
             child: Some(child),
             control,
             pid: 0,
@@ -283,7 +283,7 @@ impl Spawn for Children {
 }
 
 /// A program and its descendants, below their supervisor.
-struct Process {
+struct SupervisedProgram {
     /// The supervisor. None after it was passed to the reaper.
     child: Option<std::process::Child>,
     control: Arc<UnixStream>,
@@ -303,7 +303,7 @@ struct Timeouts {
     end: Duration,
 }
 
-impl Process {
+impl SupervisedProgram {
     /// Waits for the supervisor's first line, which says whether the program was started. The line is read byte by byte: the next line must
     /// stay in the socket, so that [`Child::over`] becomes readable.
     fn handshake(&mut self) -> io::Result<u32> {
@@ -379,7 +379,7 @@ impl Process {
     }
 }
 
-impl Child for Process {
+impl Child for SupervisedProgram {
     fn id(&self) -> u32 {
         self.pid
     }
@@ -405,7 +405,7 @@ impl Child for Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for SupervisedProgram {
     fn drop(&mut self) {
         if self.child.is_some() {
             let _ = self.end_all();
@@ -450,7 +450,7 @@ mod tests {
         let reaper = ReaperThread::start(Supervisors::default()).expect("a thread");
         let timeouts = Timeouts { start, retry: start, end: start };
         let mut process =
-            Process { child: None, control: Arc::new(server), pid: 0, output, pipes: None, reaper, timeouts };
+            SupervisedProgram { child: None, control: Arc::new(server), pid: 0, output, pipes: None, reaper, timeouts };
         (process.handshake(), process.control.read_timeout().expect("a socket has one"))
     }
 

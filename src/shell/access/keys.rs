@@ -39,7 +39,7 @@ impl KeySource {
     }
 }
 
-/// For how long the field `Cache-Control` lets us keep the keys, within our own limits.
+/// For how many milliseconds the keys may be used, by the field `Cache-Control` and within our own limits.
 fn keep_ms(control: &str) -> u64 {
     let seconds = control.split(',').find_map(|word| word.trim().strip_prefix("max-age=")?.parse::<u64>().ok());
     seconds.unwrap_or(0).saturating_mul(1_000).clamp(JWKS_KEEP_LEAST_MS, JWKS_KEEP_MOST_MS)

@@ -28,10 +28,10 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Where programs, libraries and their data are.
+/// The directories of programs, libraries and their data.
 const SYSTEM: [&str; 9] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store"];
 
-/// What programs read of the configuration. The rest of `/etc` may hold secrets that the user may read.
+/// The files of the configuration that programs read. Other files in `/etc` may contain secrets that the user may read.
 const CONFIGURATION: [&str; 12] = [
     "/etc/ld.so.cache",
     "/etc/ld.so.conf",

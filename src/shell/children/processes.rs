@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 pub struct Process {
     pub pid: u32,
     pub parent: u32,
-    /// In clock ticks since the machine started.
+    /// The start time, in clock ticks since the machine started.
     pub start: u64,
 }
 
@@ -82,7 +82,7 @@ fn children() -> io::Result<Vec<u32>> {
     Ok(found)
 }
 
-/// For kernels that have no lists of children.
+/// The direct children of this process, on kernels that have no lists of children.
 fn children_among_all() -> io::Result<Vec<u32>> {
     let own = std::process::id();
     if procfs::stat(own).is_none() {
@@ -106,7 +106,7 @@ pub fn reap_children(is_target: impl Fn(u32) -> bool) -> io::Result<()> {
 pub fn kill_children(
     is_target: impl Fn(u32) -> bool,
     mut reaped: impl FnMut(Pid, WaitStatus),
-    patience: Duration,
+    timeout: Duration,
 ) -> io::Result<HashSet<u32>> {
     /// A process needs about this long to end after it was killed.
     const PAUSE: Duration = Duration::from_micros(100);
@@ -122,7 +122,7 @@ pub fn kill_children(
         if targets.is_empty() {
             return Ok(killed);
         }
-        if begin.elapsed() > patience {
+        if begin.elapsed() > timeout {
             return Err(io::ErrorKind::TimedOut.into());
         }
         let known = killed.len();
@@ -132,7 +132,7 @@ pub fn kill_children(
             };
             match rustix::process::waitpid(Some(pid), WaitOptions::NOHANG) {
                 Ok(Some((pid, status))) => reaped(pid, status),
-                // Until it is reaped its pid is not reused.
+                // Until a child is reaped its pid is not reused.
                 Ok(None) => {
                     let _ = rustix::process::kill_process(pid, Signal::KILL);
                     killed.insert(number);
@@ -146,9 +146,9 @@ pub fn kill_children(
     }
 }
 
-/// Waits until a process has ended, but not longer than `patience`.
-pub fn wait_for_end(handle: &OwnedFd, patience: Duration) {
-    let _ = poll(&mut [PollFd::new(handle, PollFlags::IN)], Timespec::try_from(patience).ok().as_ref());
+/// Waits until a process has ended, but not longer than `timeout`.
+pub fn wait_for_end(handle: &OwnedFd, timeout: Duration) {
+    let _ = poll(&mut [PollFd::new(handle, PollFlags::IN)], Timespec::try_from(timeout).ok().as_ref());
 }
 
 /// Kills all processes that `find` returns, until it returns none that can be killed. Returns all that were signalled. `wait` is
@@ -226,8 +226,8 @@ mod tests {
                 by_pid(started[started.len() - 1].id()).expect("it runs")
             })]
         };
-        let wait = |handle: &OwnedFd, patience| {
-            waits.borrow_mut().push(patience);
+        let wait = |handle: &OwnedFd, timeout| {
+            waits.borrow_mut().push(timeout);
             wait_for_end(handle, Duration::MAX);
         };
         let killed = kill_all(find, wait);
@@ -249,11 +249,11 @@ mod tests {
         assert!([target, dead, other].iter().all(|pid| listed.contains(pid)), "{listed:?}");
         assert!(children_among_all().expect("/proc").contains(&target));
         let mut ends = Vec::new();
-        let patience = Duration::from_secs(30);
+        let timeout = Duration::from_secs(30);
         let killed = kill_children(
             |pid| [target, dead].contains(&pid),
             |pid, status| ends.push((pid.as_raw_pid().unsigned_abs(), status.terminating_signal())),
-            patience,
+            timeout,
         );
         assert_eq!(killed.expect("nothing is left"), HashSet::from([target]), "one had ended before");
         ends.sort_unstable();
@@ -263,7 +263,7 @@ mod tests {
         assert!(by_pid(other).is_some());
         let late = kill_children(|pid| pid == other, |_, _| {}, Duration::ZERO);
         assert_eq!(late.map_err(|error| error.kind()), Err(io::ErrorKind::TimedOut));
-        kill_children(|pid| pid == other, |_, _| {}, patience).expect("nothing is left");
+        kill_children(|pid| pid == other, |_, _| {}, timeout).expect("nothing is left");
         let listed = children().expect("/proc");
         assert!([target, dead, other].iter().all(|pid| !listed.contains(pid)), "{listed:?}");
     }

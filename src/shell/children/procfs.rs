@@ -5,7 +5,7 @@
 pub struct Stat {
     /// The pid of the parent; 0 if the parent is not visible.
     pub parent: u32,
-    /// In clock ticks since the machine started.
+    /// The start time, in clock ticks since the machine started.
     pub start: u64,
     /// The process has ended and is not reaped yet.
     pub has_ended: bool,
@@ -17,7 +17,7 @@ pub fn pids() -> impl Iterator<Item = u32> {
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
 }
 
-/// None if there is no such process.
+/// Reads `/proc/<pid>/stat`. None if there is no such process.
 pub fn stat(pid: u32) -> Option<Stat> {
     read_stat(&std::fs::read(format!("/proc/{pid}/stat")).ok()?)
 }

@@ -30,17 +30,17 @@ impl ReaperThread {
         Ok(ReaperThread(sender))
     }
 
-    /// Runs `work` on the thread and returns its result. An error means that the thread has ended, or that `work` took longer than `patience`.
+    /// Runs `work` on the thread and returns its result. An error means that the thread has ended, or that `work` took longer than `timeout`.
     pub fn run<T: Send + 'static>(
         &self,
-        patience: Duration,
+        timeout: Duration,
         work: impl FnOnce(&mut Reaper) -> T + Send + 'static,
     ) -> io::Result<T> {
         let ended = || io::Error::other("the thread that starts programs is gone");
         let (reply, result) = mpsc::channel();
         let work = move |reaper: &mut Reaper| drop(reply.send(work(reaper)));
         self.0.send(Box::new(work)).map_err(|_| ended())?;
-        result.recv_timeout(patience).map_err(|_| ended())
+        result.recv_timeout(timeout).map_err(|_| ended())
     }
 
     /// Reaps adopted processes that have ended, without waiting for that.
@@ -57,10 +57,10 @@ pub struct Reaper {
     trial: TrialState,
 }
 
-/// What is known about the program that supervisors are started from.
+/// Whether the program that supervisors are started from is known to work.
 enum TrialState {
     Passed,
-    /// It was started and has not answered yet. It has until this time.
+    /// The trial was started and has not answered yet. It has until this time.
     Waiting(Trial, Instant),
     Failed(String),
 }
@@ -170,8 +170,8 @@ impl Reaper {
         let Some(is_orphan) = self.orphans() else {
             return Ok(());
         };
-        let patience = Duration::from_millis(ORPHANS_KILL_MS);
-        processes::kill_children(is_orphan, |_, _| {}, patience)?;
+        let timeout = Duration::from_millis(ORPHANS_KILL_MS);
+        processes::kill_children(is_orphan, |_, _| {}, timeout)?;
         Ok(())
     }
 

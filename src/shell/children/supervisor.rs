@@ -74,7 +74,7 @@ pub fn child_main(args: impl IntoIterator<Item = OsString>) -> Option<ExitCode> 
 /// The program to start.
 struct Request {
     argv: Vec<OsString>,
-    /// None for an approved program.
+    /// The files that the program may use; None for an approved program.
     bounds: Option<Bounds>,
     input: Input,
 }
@@ -252,7 +252,7 @@ impl Supervision {
             let mut fds = [PollFd::new(&*control, PollFlags::IN), PollFd::new(&*signals, PollFlags::IN)];
             match poll(&mut fds, None) {
                 Ok(_) | Err(Errno::INTR) => {}
-                // For example because the command has lowered the limit of our descriptors.
+                // One reason is that the command has lowered the limit of our descriptors.
                 Err(_) => return,
             }
             let has_request = !fds[0].revents().is_empty();

@@ -47,9 +47,9 @@ impl Trial {
         Ok(Trial { exe: exe.to_owned(), child, control, supervisors })
     }
 
-    /// Waits for the answer. With a `patience` of zero it returns at once.
-    pub fn answer(&self, patience: Duration) -> Answer {
-        match self.read(patience) {
+    /// Waits for the answer. With a timeout of zero it returns at once.
+    pub fn answer(&self, timeout: Duration) -> Answer {
+        match self.read(timeout) {
             Ok(true) => Answer::AsSupervisor,
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => Answer::NotYet,
             Ok(false) | Err(_) => Answer::Otherwise,
@@ -66,11 +66,11 @@ impl Trial {
     }
 
     /// Whether the answer begins like that of a supervisor without a command, which sends these bytes in one piece.
-    fn read(&self, patience: Duration) -> io::Result<bool> {
+    fn read(&self, timeout: Duration) -> io::Result<bool> {
         const ANSWER: &[u8] = b"failed ";
         let mut control = &*self.control;
-        control.set_nonblocking(patience.is_zero())?;
-        control.set_read_timeout((!patience.is_zero()).then_some(patience))?;
+        control.set_nonblocking(timeout.is_zero())?;
+        control.set_read_timeout((!timeout.is_zero()).then_some(timeout))?;
         let mut start = [0; ANSWER.len()];
         control.read_exact(&mut start)?;
         Ok(start == ANSWER)

@@ -14,7 +14,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync
 use std::thread;
 use std::time::Duration;
 
-/// Where the lines go.
+/// The destination of the lines.
 enum Target {
     Nowhere,
     Log,
@@ -119,7 +119,7 @@ enum Piece {
 
 struct Writer {
     pieces: SyncSender<Piece>,
-    /// Its other end is dropped when everything is written.
+    /// Disconnected when everything is written.
     ended: Receiver<()>,
 }
 

@@ -13,7 +13,7 @@ use crate::shell::event_loop::access_log::AccessLog;
 use crate::shell::event_loop::figures::{self, Reports, Stopwatch};
 use crate::shell::event_loop::log::Log;
 use crate::shell::peers::peer_check::{Answers, PeerCheck, PeerProcess};
-use crate::shell::workers::jobs::{Jobs, Mail};
+use crate::shell::workers::jobs::{Jobs, WorkerMessage};
 use crate::shell::workers::lanes::Lane;
 use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown, sockopt};
@@ -62,8 +62,10 @@ impl Effects {
     fn resolve(&mut self, request: u64, path: String, directories: Vec<String>, wish: SiteWish) {
         self.jobs.ask(
             Lane::Disk,
-            move |context| Mail::Input(Input::Resolved { request, site: context.resolve(&path, &directories, wish) }),
-            move |error| Mail::Input(Input::Resolved { request, site: Err(error.message) }),
+            move |context| {
+                WorkerMessage::Input(Input::Resolved { request, site: context.resolve(&path, &directories, wish) })
+            },
+            move |error| WorkerMessage::Input(Input::Resolved { request, site: Err(error.message) }),
         );
     }
 
@@ -73,9 +75,9 @@ impl Effects {
             Lane::Disk,
             move |context| {
                 let read = context.blobs.read(&request.sha256, request.from, context.settings.limits.page_bytes);
-                Mail::Input(Input::BlobRead { request, read: read.map_err(|error| error.to_string()) })
+                WorkerMessage::Input(Input::BlobRead { request, read: read.map_err(|error| error.to_string()) })
             },
-            move |error| Mail::Input(Input::BlobRead { request: asked, read: Err(error.message) }),
+            move |error| WorkerMessage::Input(Input::BlobRead { request: asked, read: Err(error.message) }),
         );
     }
 
@@ -85,9 +87,9 @@ impl Effects {
             Lane::Tool,
             move |context| {
                 let found = context.find_files(&request.workspace, &request.query, request.limit);
-                Mail::Input(Input::FilesFound { request, found })
+                WorkerMessage::Input(Input::FilesFound { request, found })
             },
-            move |error| Mail::Input(Input::FilesFound { request: asked, found: Err(error.message) }),
+            move |error| WorkerMessage::Input(Input::FilesFound { request: asked, found: Err(error.message) }),
         );
     }
 
@@ -95,8 +97,8 @@ impl Effects {
         let recipient = computation.recipient().clone();
         self.jobs.ask(
             Lane::Compute,
-            move |context| Mail::Input(computation.run(&*context.blobs)),
-            move |error| Mail::Input(Input::Computed { recipient, result: Err(error.message) }),
+            move |context| WorkerMessage::Input(computation.run(&*context.blobs)),
+            move |error| WorkerMessage::Input(Input::Computed { recipient, result: Err(error.message) }),
         );
     }
 
@@ -105,9 +107,9 @@ impl Effects {
             Lane::Disk,
             |context| {
                 let reader = context.credentials.as_ref();
-                Mail::Input(Input::Credentials(reader.and_then(|reader| reader.changed())))
+                WorkerMessage::Input(Input::Credentials(reader.and_then(|reader| reader.changed())))
             },
-            |error| Mail::Input(Input::Credentials(Some(Err(error.message)))),
+            |error| WorkerMessage::Input(Input::Credentials(Some(Err(error.message)))),
         );
     }
 
@@ -117,9 +119,9 @@ impl Effects {
             |context| {
                 let source = context.identity.as_ref();
                 let fetched = source.map_or_else(|| Err("there is no source".into()), |source| source.fetch());
-                Mail::Input(Input::Keys(fetched))
+                WorkerMessage::Input(Input::Keys(fetched))
             },
-            |error| Mail::Input(Input::Keys(Err(error.message))),
+            |error| WorkerMessage::Input(Input::Keys(Err(error.message))),
         );
     }
 }
@@ -278,9 +280,9 @@ impl Effects {
                 if let Input::Shared(SharedAnswer::Standing(standing)) = &mut input {
                     standing.background = context.background.tasks();
                 }
-                Mail::Input(input)
+                WorkerMessage::Input(input)
             },
-            move |error| Mail::Input(failed.failed(error)),
+            move |error| WorkerMessage::Input(failed.failed(error)),
         );
     }
 
@@ -297,9 +299,9 @@ impl Effects {
             Lane::Compute,
             move |_| {
                 let figures = Box::new(Figures { process: figures::process(), ..figures });
-                Mail::Input(Input::Scraped { caller, figures })
+                WorkerMessage::Input(Input::Scraped { caller, figures })
             },
-            move |_| Mail::Input(Input::Scraped { caller: asked, figures: Box::new(without) }),
+            move |_| WorkerMessage::Input(Input::Scraped { caller: asked, figures: Box::new(without) }),
         );
     }
 
@@ -339,8 +341,8 @@ impl Effects {
             let connections = inquiry.connections();
             self.jobs.ask(
                 Lane::Disk,
-                move |_| Mail::Identified(inquiry.run()),
-                move |error| Mail::Identified(Answers::unavailable(connections, &error.message)),
+                move |_| WorkerMessage::Identified(inquiry.run()),
+                move |error| WorkerMessage::Identified(Answers::unavailable(connections, &error.message)),
             );
         }
         while self.lingering.front().is_some_and(|(at, _)| *at <= now.mono_ms) {

@@ -12,7 +12,7 @@ use std::time::Duration;
 pub fn flush(archive: Arc<dyn Archive>, tasks: Vec<TaskId>) {
     let (sender, done) = mpsc::channel();
     let flushing = thread::Builder::new().name("flush".into()).spawn(move || {
-        // Without an audit there is nothing to flush, and nobody is left to tell of an error.
+        // An error means that there is no audit, or that it cannot be flushed; it is too late to report it.
         let _ = archive.sync_audit();
         sync(&*archive, &tasks);
         archive.end();

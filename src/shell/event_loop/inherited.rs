@@ -17,7 +17,7 @@ use std::path::PathBuf;
 /// The lowest descriptor that is no standard stream.
 const FIRST_FREE: i32 = 3;
 
-/// Where an inherited socket listens.
+/// The address of an inherited socket.
 pub enum InheritedAddress {
     Tcp(SocketAddr),
     /// The path of the socket; None if its name is abstract. The file belongs to the service manager.

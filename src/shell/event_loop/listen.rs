@@ -308,7 +308,7 @@ mod tests {
         assert_eq!(try_connect(&path), Ok(()));
         drop(listener);
         assert!(!path.exists());
-        // What somebody else has put there stays.
+        // Another file with the same path is not removed.
         let listener = Listener::open_default(&dir, "x").unwrap();
         fs::remove_file(&path).unwrap();
         fs::write(&path, "").unwrap();

@@ -73,7 +73,7 @@ struct Inner {
 }
 
 struct Out {
-    /// None if nothing is logged.
+    /// The file that lines are written to; None if nothing is logged.
     file: Option<File>,
     dropped: u64,
 }
@@ -198,7 +198,7 @@ mod tests {
         (Log::on(file, level, redacted), reader)
     }
 
-    /// What was logged, without the times.
+    /// The logged lines without their times.
     fn lines(log: Log, mut reader: std::io::PipeReader) -> Vec<String> {
         drop(log);
         let mut text = String::new();

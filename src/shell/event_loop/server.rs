@@ -19,7 +19,7 @@ use crate::shell::event_loop::signals::{OnHangup, Signal, Signals};
 use crate::shell::event_loop::stop::{StopHandle, Wake};
 use crate::shell::event_loop::sys::{self, Clock};
 use crate::shell::peers::peer_check::{Accepted, PeerCheck, PeerProcess};
-use crate::shell::workers::jobs::{Jobs, Mail, WorkerContext};
+use crate::shell::workers::jobs::{Jobs, WorkerContext, WorkerMessage};
 use crate::shell::workers::lanes::Lanes;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
@@ -177,7 +177,7 @@ impl Server {
         let others = unfinished.split_off(unfinished.len().min(1));
         let work = [unfinished, ready, others].concat();
         self.take_requests(&work, scratch, now);
-        self.take_mail(now);
+        self.take_messages(now);
         for conn in &work {
             self.core.input(Input::Writable { conn: *conn }, now);
         }
@@ -448,18 +448,18 @@ impl Server {
         }
     }
 
-    fn take_mail(&mut self, now: Now) {
+    fn take_messages(&mut self, now: Now) {
         let end = self.clock.now().mono_ms + self.limits.turn_ms;
         for _ in 0..self.limits.turn_notes {
             for message in self.effects.jobs.drain(1) {
                 match message {
-                    Mail::Input(input) => self.core.input(input, now),
-                    Mail::Identified(answers) => {
+                    WorkerMessage::Input(input) => self.core.input(input, now),
+                    WorkerMessage::Identified(answers) => {
                         for (conn, identity) in self.effects.peer_check.answered(answers) {
                             self.core.input(Input::Identified { conn, identity }, now);
                         }
                     }
-                    Mail::Warning(text) => self.effects.log.warn(text),
+                    WorkerMessage::Warning(text) => self.effects.log.warn(text),
                 }
             }
             if !self.effects.jobs.has_more() || self.clock.now().mono_ms > end {

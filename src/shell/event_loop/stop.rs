@@ -1,4 +1,4 @@
-//! How other threads reach the loop: workers wake it when they have mail, and any thread may stop it.
+//! Lets other threads wake the loop: workers wake it when they have sent a message, and any thread may stop it.
 
 use mio::{Poll, Token, Waker};
 use std::io;
@@ -18,7 +18,7 @@ impl Wake {
     }
 
     pub fn wake(&self) {
-        // It fails only when the system has no memory left; the loop then wakes with its next deadline.
+        // Waking fails only when the system has no memory left; then the loop wakes at its next deadline.
         let _ = self.waker.wake();
     }
 

@@ -26,7 +26,7 @@ use std::fs;
 pub trait Processes {
     /// All processes there are, in any order.
     fn pids(&mut self) -> Vec<u32>;
-    /// None if there is no such process.
+    /// The parent and the start time of a process; None if there is no such process.
     fn stat(&mut self, pid: u32) -> Option<Stat>;
     /// Which of these sockets the process holds, as far as it may be inspected.
     fn held_sockets(&mut self, pid: u32, sockets: &BTreeSet<u64>) -> Vec<u64>;
@@ -50,7 +50,7 @@ pub struct Roots {
     pub servers: Vec<u32>,
 }
 
-/// Which process is asked about.
+/// The process that is searched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// The process that holds the socket with this inode.

@@ -35,7 +35,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// What is known of the process at the other end of a connection, to find it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerProcess {
-    /// It is no process of our user.
+    /// A process of another user or of another machine.
     Stranger,
     /// A process of our user.
     SameUser(Subject),
@@ -56,7 +56,7 @@ pub struct PeerCheck {
     /// Whether the process was stopped, in this turn of the loop and in the one before.
     continued: Option<Arc<AtomicBool>>,
     continued_before: bool,
-    /// Until then, in ticks, connections of ended tools may still be accepted.
+    /// The time, in ticks, until which connections of ended tools may still be accepted.
     late_until: u64,
     /// The connections for the next inquiry.
     waiting: Vec<(Key, PeerProcess)>,
@@ -81,7 +81,7 @@ impl Moment {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accepted {
     AtOnce,
-    /// It may have waited in the accept queue.
+    /// The connection may have waited in the accept queue.
     Late,
 }
 

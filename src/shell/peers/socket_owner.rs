@@ -1,4 +1,4 @@
-//! Which user owns the socket at the other end of a TCP connection. If both ends are on this machine the kernel knows the owner of the
+//! Finds out which user owns the socket at the other end of a TCP connection. If both ends are on this machine the kernel knows the owner of the
 //! peer's socket. We ask it for exactly that one socket (sock_diag, without a dump), whatever its address: an entry with exactly this
 //! pair of addresses is a socket of this machine, and no entry means that the peer is on another machine.
 //!
@@ -17,7 +17,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 
-/// Who owns the peer's socket.
+/// The owner of the peer's socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     User {
@@ -349,7 +349,7 @@ mod tests {
         }
         let listener = listener("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        // It connects, and stays until its connection ends.
+        // The child connects, and runs until its connection ends.
         let script = format!("exec 3<>/dev/tcp/127.0.0.1/{port}; read -r line <&3");
         let mut command = Command::new("setpriv");
         let child = command.args(switch).args(["bash", "-c", &script]).stdin(Stdio::null()).spawn();

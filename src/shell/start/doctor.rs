@@ -48,7 +48,7 @@ words! {
     }
 }
 
-/// What one check found.
+/// The result of one check.
 #[derive(Debug)]
 pub struct Finding {
     level: Level,

@@ -105,7 +105,7 @@ pub struct Plan {
     pub commands: Commands,
     /// Tools beside the built-in ones.
     pub tools: Vec<Box<dyn Tool>>,
-    /// Where tasks are kept; files in the state directory if none is given.
+    /// The store of tasks; files in the state directory if none is given.
     pub store: Option<Box<dyn Store>>,
     /// Called with every record of every task, after the store has it.
     pub watch: Option<Watch>,
@@ -145,16 +145,16 @@ impl Plan {
     }
 }
 
-/// Who can connect to a server.
+/// Which clients can connect to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// Nobody but this process, by [`Server::connect`]. There is no listener.
+    /// Only clients in this process, by [`Server::connect`]. There is no listener.
     Process,
-    /// Processes of this machine, by the addresses of the plan and a Unix socket.
+    /// Clients of other processes, by the addresses of the plan and a Unix socket.
     Machine,
 }
 
-/// What answers prompts.
+/// The model back-end that answers prompts.
 pub enum Model {
     /// The built-in script, which needs no key.
     Demo,
@@ -185,10 +185,10 @@ pub struct Gemini {
 /// How commands are started. Each runs below a supervisor, which is a process of a program whose `main` calls [`child_main`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChildProcesses {
-    /// Of the program that runs now.
+    /// The supervisors are processes of the program that runs now.
     ThisProgram,
     Program(PathBuf),
-    /// Not at all: the tools that start commands are not declared.
+    /// No commands are started: the tools that start commands are not declared.
     None,
 }
 

@@ -1,4 +1,4 @@
-//! From the command line to a running server, or to one of the other verbs.
+//! Reads the command line and the configuration, and starts the server, a client or another verb.
 
 pub mod access;
 pub mod assemble;

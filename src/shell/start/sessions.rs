@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// How long to wait for the list. The server has just been started and has nothing else to do.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedSession {
@@ -23,7 +23,7 @@ pub struct ListedSession {
 
 /// Asks the server, over a connection that is used for nothing else, for the sessions of the workspace that have a prompt, oldest first.
 pub fn list(mut stream: UnixStream, workspace: &Path) -> io::Result<Vec<ListedSession>> {
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
     stream.write_all(b"{\"id\":1,\"call\":{\"briefs\":{}}}\n")?;
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line)?;

@@ -105,7 +105,7 @@ impl SettingsReader {
         settings::load(&[own, system].concat(), self.env.as_ref()).0
     }
 
-    /// What the operator's settings and the file of trusted folders say about trust.
+    /// The rules about trust in the operator's settings and in the file of trusted folders.
     fn trust_rules(&self, operators: &Settings) -> Result<TrustRules, String> {
         let folders = match &self.paths.trusted_folders {
             Some(file) => {
@@ -282,6 +282,18 @@ pub fn read_found(tree: &Workspace, name: &str, most: u64) -> Result<Option<Foun
         })
     });
     read.map(Some).map_err(|error| format!("{shown} cannot be read: {error}"))
+}
+
+/// Reads a text file. Its links may not lead out of the directory `inside`, if one is given. None if the file does not exist; an error
+/// names the file.
+pub fn read_text(path: &Path, inside: Option<&Path>, most: u64) -> Result<Option<String>, String> {
+    match inside {
+        Some(dir) => {
+            let name = path.strip_prefix(dir).unwrap_or(path).to_string_lossy();
+            Ok(read_inside(dir, &name, most)?.map(|found| found.file.text))
+        }
+        None => read_plain(path, most).map_err(|error| format!("{}: {error}", path.display())),
+    }
 }
 
 /// Reads a file of the operator, wherever its links lead. None if it does not exist.

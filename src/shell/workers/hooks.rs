@@ -46,7 +46,7 @@ pub enum HookState {
 
 /// All hooks of a workspace, given by its real path. A hook may be among them several times, for several tools or from several files.
 pub fn find(context: &PromptContext, workspace: &Path) -> Vec<(CommandHook, HookState)> {
-    let local = context.local(workspace);
+    let local = context.settings_of(workspace);
     let mut messages = Vec::new();
     let mut hooks: Vec<CommandHook> = Vec::new();
     for written in &local.settings.hooks.written {

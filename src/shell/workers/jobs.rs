@@ -72,7 +72,7 @@ const NO_ROOM: &str = "The file cannot be shown: its content cannot be stored, b
 
 /// A message from a worker to the loop. Nearly all messages are notes, which are the largest variant, so boxing them would only cost time.
 #[allow(clippy::large_enum_variant)]
-pub enum Mail {
+pub enum WorkerMessage {
     Input(Input<'static>),
     Identified(Answers),
     /// A warning for the log.
@@ -82,7 +82,7 @@ pub enum Mail {
 /// What every job may use.
 pub struct WorkerContext {
     pub backend: Arc<dyn ModelBackend>,
-    /// For tools that ask a model; not every back-end can be asked.
+    /// Answers questions of tools to a model; None if the back-end cannot.
     pub ask: Option<Arc<dyn Ask>>,
     pub toolbox: Toolbox,
     pub specs: Vec<ToolSpec>,
@@ -117,18 +117,18 @@ pub struct WorkerContext {
 }
 
 pub struct Jobs {
-    pub lanes: Lanes<Mail>,
+    pub lanes: Lanes<WorkerMessage>,
     context: Arc<WorkerContext>,
     /// Jobs that were started and have not reported their end.
     running: HashMap<JobId, (Cancel, Replies)>,
     /// Messages that were made here and not by a worker.
-    own: Vec<Mail>,
+    own: Vec<WorkerMessage>,
     /// There were unread messages after the last [`Jobs::drain`].
     has_more: bool,
 }
 
 impl Jobs {
-    pub fn new(lanes: Lanes<Mail>, context: WorkerContext) -> Jobs {
+    pub fn new(lanes: Lanes<WorkerMessage>, context: WorkerContext) -> Jobs {
         Jobs { lanes, context: Arc::new(context), running: HashMap::new(), own: Vec::new(), has_more: false }
     }
 
@@ -142,11 +142,12 @@ impl Jobs {
         };
         self.running.insert(id.clone(), (cancel.clone(), replies.clone()));
         let job_id = id.clone();
-        let work = move |outbox: &Outbox<Mail>, cancel: &Cancel| context.work(job, outbox, cancel, &replies);
-        let died = move |message| Mail::Input(Input::Note(Note { job: job_id, body: NoteBody::Died(message) }));
+        let work = move |outbox: &Outbox<WorkerMessage>, cancel: &Cancel| context.work(job, outbox, cancel, &replies);
+        let died =
+            move |message| WorkerMessage::Input(Input::Note(Note { job: job_id, body: NoteBody::Died(message) }));
         if let Err(Full) = self.lanes.start(lane, cancel, work, died) {
             let message = "too many jobs are waiting; try again when some have ended".to_owned();
-            self.own.push(Mail::Input(Input::Note(Note { job: id, body: NoteBody::Died(message) })));
+            self.own.push(WorkerMessage::Input(Input::Note(Note { job: id, body: NoteBody::Died(message) })));
         }
     }
 
@@ -182,7 +183,7 @@ impl Jobs {
     pub fn run_observing_hooks(&mut self, notice: HookNotice) {
         let context = self.context.clone();
         let HookNotice { task, workspace, point, subject, input } = notice;
-        let work = move |outbox: &Outbox<Mail>, cancel: &Cancel| {
+        let work = move |outbox: &Outbox<WorkerMessage>, cancel: &Cancel| {
             let reports = context.run_observing_hooks(
                 HookSite { task: &task, workspace: &workspace, cancel },
                 point,
@@ -192,15 +193,17 @@ impl Jobs {
             for report in reports {
                 // Nothing can be added to the log of a task that has ended.
                 if point == HookPoint::SessionEnd && !report.text.is_empty() {
-                    outbox.send(Mail::Warning(report.text.clone()));
+                    outbox.send(WorkerMessage::Warning(report.text.clone()));
                 }
                 let job = JobId { task: task.clone(), at: Seq(0) };
-                outbox.send(Mail::Input(Input::Note(Note { job, body: NoteBody::HookRan(report) })));
+                outbox.send(WorkerMessage::Input(Input::Note(Note { job, body: NoteBody::HookRan(report) })));
             }
         };
-        if let Err(Full) = self.lanes.start(Lane::Tool, Cancel::default(), work, Mail::Warning) {
-            self.own
-                .push(Mail::Warning(format!("the hooks for {} do not run: too many jobs are waiting", point.word())));
+        if let Err(Full) = self.lanes.start(Lane::Tool, Cancel::default(), work, WorkerMessage::Warning) {
+            self.own.push(WorkerMessage::Warning(format!(
+                "the hooks for {} do not run: too many jobs are waiting",
+                point.word()
+            )));
         }
     }
 
@@ -244,12 +247,12 @@ impl Jobs {
         consequence: &'static str,
         change: impl FnOnce(&Path, u64) -> io::Result<()> + Send + 'static,
     ) {
-        let warning = move |text: String| Mail::Warning(format!("{consequence}: {text}"));
+        let warning = move |text: String| WorkerMessage::Warning(format!("{consequence}: {text}"));
         let Some(path) = self.context.reader.paths().saved_rules() else {
             return self.own.push(warning("there is no home directory".into()));
         };
         let most = self.context.settings.limits.settings_bytes;
-        let work = move |outbox: &Outbox<Mail>, _: &Cancel| {
+        let work = move |outbox: &Outbox<WorkerMessage>, _: &Cancel| {
             if let Err(error) = change(&path, most) {
                 outbox.send(warning(format!("{} cannot be written: {error}", path.display())));
             }
@@ -261,10 +264,10 @@ impl Jobs {
 
     /// Runs maintenance of the store. Nothing waits for it.
     pub fn maintain(&mut self, maintenance: Maintenance) {
-        let warning = |text: String| Mail::Warning(format!("{text}; it is tried again later"));
+        let warning = |text: String| WorkerMessage::Warning(format!("{text}; it is tried again later"));
         // A bucket that hangs must not occupy the threads that check whether it responds.
         let lane = if self.has_shared_store() { Lane::Bucket } else { Lane::Disk };
-        let work = move |outbox: &Outbox<Mail>, _: &Cancel| {
+        let work = move |outbox: &Outbox<WorkerMessage>, _: &Cancel| {
             if let Err(error) = (maintenance.0)() {
                 outbox.send(warning(error.message));
             }
@@ -277,11 +280,11 @@ impl Jobs {
     pub fn ask(
         &mut self,
         lane: Lane,
-        work: impl FnOnce(&WorkerContext) -> Mail + Send + 'static,
-        failed: impl FnOnce(StoreError) -> Mail + Clone + Send + 'static,
+        work: impl FnOnce(&WorkerContext) -> WorkerMessage + Send + 'static,
+        failed: impl FnOnce(StoreError) -> WorkerMessage + Clone + Send + 'static,
     ) {
         let (context, full) = (self.context.clone(), failed.clone());
-        let work = move |outbox: &Outbox<Mail>, _: &Cancel| outbox.send(work(&context));
+        let work = move |outbox: &Outbox<WorkerMessage>, _: &Cancel| outbox.send(work(&context));
         let died = |message: String| failed(StoreError::new(message));
         if let Err(Full) = self.lanes.start(lane, Cancel::default(), work, died) {
             let what = if lane == Lane::Disk { "the disk" } else { "a worker" };
@@ -290,11 +293,11 @@ impl Jobs {
     }
 
     /// Takes at most `max` messages of workers, and the messages that were made here.
-    pub fn drain(&mut self, max: usize) -> Vec<Mail> {
+    pub fn drain(&mut self, max: usize) -> Vec<WorkerMessage> {
         let mut into = std::mem::take(&mut self.own);
         self.has_more = self.lanes.drain(max, &mut into) == Unread::Some;
         for message in &into {
-            if let Mail::Input(Input::Note(note)) = message
+            if let WorkerMessage::Input(Input::Note(note)) = message
                 && note.body.is_last()
             {
                 self.running.remove(&note.job);
@@ -310,9 +313,9 @@ impl Jobs {
 }
 
 impl WorkerContext {
-    fn work(&self, job: Job, outbox: &Outbox<Mail>, cancel: &Cancel, replies: &Replies) {
+    fn work(&self, job: Job, outbox: &Outbox<WorkerMessage>, cancel: &Cancel, replies: &Replies) {
         let Job { id, parent, created, skills, directories, threads, mut work } = job;
-        let mut emit = |body| outbox.send(Mail::Input(Input::Note(Note { job: id.clone(), body })));
+        let mut emit = |body| outbox.send(WorkerMessage::Input(Input::Note(Note { job: id.clone(), body })));
         let (parent, people) = (parent.as_ref(), JobPeople { outbox, job: &id, replies });
         let (skills, directories, threads) = (&*skills, &*directories, &threads);
         let at = CallSite { created: &created, parent, skills, directories, threads, people: &people, cancel };

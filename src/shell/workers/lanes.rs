@@ -277,7 +277,7 @@ impl<M: Send + 'static> Lanes<M> {
         }
     }
 
-    /// How many jobs each lane has, and for how long.
+    /// The load of each lane.
     pub fn loads(&self) -> [LaneLoad; Lane::ALL.len()] {
         Lane::ALL.map(|lane| {
             let state = lock(&self.queues[lane as usize].state);

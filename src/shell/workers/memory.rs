@@ -16,7 +16,7 @@ use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// What memory files are called unless the settings say otherwise.
+/// The name of memory files if the settings give none.
 pub const DEFAULT_NAME: &str = "GEMINI.md";
 const DEFAULT_MARKER: &str = ".git";
 

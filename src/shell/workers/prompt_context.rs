@@ -60,7 +60,7 @@ impl PromptContext {
     /// `directories` beside it.
     pub fn of(&self, task: &TaskId, workspace: &str, directories: &[String]) -> RequestContext {
         let dir = Path::new(workspace);
-        let local = self.local(dir);
+        let local = self.settings_of(dir);
         let memory = self.memory(dir, &local);
         let tree = match local.settings.context.directory_tree {
             Some(false) => String::new(),
@@ -117,7 +117,7 @@ impl PromptContext {
         if dirs.is_empty() {
             return String::new();
         }
-        let local = self.local(workspace);
+        let local = self.settings_of(workspace);
         let (text, messages) =
             memory::read_below(&self.search(workspace, &local, &|dir| local.trust_rules.decide(dir)), &dirs);
         self.log_once(&messages);
@@ -159,7 +159,7 @@ impl PromptContext {
     /// The memory for a workspace.
     pub fn memory_of(&self, workspace: &str) -> Memory {
         let dir = Path::new(workspace);
-        let local = self.local(dir);
+        let local = self.settings_of(dir);
         self.log_once(&local.messages);
         self.memory(dir, &local)
     }
@@ -171,7 +171,7 @@ impl PromptContext {
 
     /// The name of the memory file that a command writes: the first of the names that are looked for.
     pub fn memory_name(&self, workspace: &str) -> String {
-        let given = self.local(Path::new(workspace)).settings.context.file_names;
+        let given = self.settings_of(Path::new(workspace)).settings.context.file_names;
         // Settings may come from a project; no file outside of the directory may be written.
         let plain = |name: &String| !name.contains('/') && !["", ".", ".."].contains(&name.as_str());
         let first = given.into_iter().next().filter(plain);
@@ -182,7 +182,7 @@ impl PromptContext {
     pub fn extensions(&self, command: &Command) -> Vec<Extension> {
         let workspace = Path::new(&*command.workspace);
         let trust = if command.trusted { Trust::Trusted } else { Trust::Untrusted };
-        let disabled = self.local(workspace).settings.disabled_extensions;
+        let disabled = self.settings_of(workspace).settings.disabled_extensions;
         let (found, messages) = self.reader.extensions(workspace, trust, &disabled);
         self.log_once(&messages);
         found
@@ -190,7 +190,7 @@ impl PromptContext {
 
     /// The extensions that are used in a workspace.
     pub fn enabled_extensions(&self, workspace: &Path) -> Vec<Extension> {
-        self.local(workspace).extensions
+        self.settings_of(workspace).extensions
     }
 
     /// The rules by which the extensions of a workspace deny tools.
@@ -216,7 +216,8 @@ impl PromptContext {
         &self.limits
     }
 
-    pub(super) fn local(&self, workspace: &Path) -> WorkspaceSettings {
+    /// The settings of a workspace, given by its real path. If trust cannot be decided, the workspace is not trusted.
+    pub(super) fn settings_of(&self, workspace: &Path) -> WorkspaceSettings {
         self.reader.read(workspace).unwrap_or_else(|message| WorkspaceSettings {
             messages: vec![format!("{message}; until then nothing is trusted")],
             ..WorkspaceSettings::default()

@@ -6,7 +6,7 @@ use crate::config::definitions::extension::Switch;
 use crate::config::definitions::skill;
 use crate::config::trust::Trust;
 use crate::limits::{SKILL_BYTES, SKILL_LIST_BYTES, SKILLS};
-use crate::shell::start::workspace_settings::{read_inside, read_plain};
+use crate::shell::start::workspace_settings::{read_plain, read_text};
 use crate::shell::user_files::{lock_for_change, replace};
 use crate::shell::workers::prompt_context::PromptContext;
 use crate::task::definitions::skill::{ActiveSkill, Skill};
@@ -29,7 +29,7 @@ impl Skills for PromptContext {
 
 /// All skills of a workspace, also those that are switched off.
 pub fn find(context: &PromptContext, workspace: &Path) -> Vec<Skill> {
-    let local = context.local(workspace);
+    let local = context.settings_of(workspace);
     if local.settings.skills.enabled == Some(false) {
         return Vec::new();
     }
@@ -86,15 +86,8 @@ impl Search {
         dirs.insert(0, dir.to_path_buf());
         for dir in dirs {
             let file = dir.join(FILE);
-            let text = match inside {
-                Some(root) => {
-                    let name = file.strip_prefix(root).unwrap_or(&file).to_string_lossy();
-                    read_inside(root, &name, SKILL_BYTES).map(|found| found.map(|found| found.file.text))
-                }
-                None => read_plain(&file, SKILL_BYTES).map_err(|error| format!("{}: {error}", file.display())),
-            };
             let real = || dir.canonicalize().unwrap_or_else(|_| dir.clone());
-            let parsed = text.and_then(|text| {
+            let parsed = read_text(&file, inside, SKILL_BYTES).and_then(|text| {
                 let parsed = text.map(|text| skill::parse(&text, &real())).transpose();
                 parsed.map_err(|why| format!("{}: {why}", file.display()))
             });

@@ -47,7 +47,7 @@ const REFUSED: &[libc::c_long] = &[
     #[cfg(target_arch = "x86_64")] libc::SYS_ioperm,
 ];
 
-/// Where the kernel cannot keep signals inside the domain, none are sent to a process by its number.
+/// Calls that send signals to a process by its number. They are refused where the kernel cannot keep signals inside the domain.
 const SIGNALS: &[libc::c_long] = &[
     libc::SYS_kill,
     libc::SYS_tkill,
@@ -73,19 +73,19 @@ const FCNTLS: [libc::c_int; 10] = [
     F_SET_RW_HINT,
 ];
 
-/// Not in the list of numbers that we use; the same on every architecture.
+/// Missing in the library; the same on every architecture.
 const F_SETSIG: libc::c_int = 10;
 const F_SETOWN_EX: libc::c_int = 15;
 const F_SET_RW_HINT: libc::c_int = 1036;
 
-/// Newer than the lists of numbers that we use, or than some of them; the same on every architecture.
+/// Missing in the library, for all architectures or for some; the same on every architecture.
 const SYS_QUOTACTL_FD: libc::c_long = 443;
 const SYS_FCHMODAT2: libc::c_long = 452;
 const SYS_SETXATTRAT: libc::c_long = 463;
 const SYS_REMOVEXATTRAT: libc::c_long = 466;
 const SYS_OPEN_TREE_ATTR: libc::c_long = 467;
 const SYS_FILE_SETATTR: libc::c_long = 469;
-/// Not in the list of every architecture. The second number is that of aarch64 and riscv64.
+/// Missing in the library for some architectures. The second number is that of aarch64 and riscv64.
 const SYS_KEXEC_FILE_LOAD: libc::c_long = if cfg!(target_arch = "x86_64") { 320 } else { 294 };
 
 /// Requests that only read from terminals, pipes and files. All other ioctl requests are refused: some change attributes of files that

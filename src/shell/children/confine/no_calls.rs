@@ -1,5 +1,5 @@
-//! For architectures that the filters are not written for: their system calls have other numbers, and some do several things by one
-//! number. Commands cannot be confined there, so each needs approval.
+//! Takes the place of the filters on architectures that they are not written for, where system calls have other numbers, and some numbers
+//! stand for several calls. Commands cannot be confined there, so each needs approval.
 
 use std::io;
 

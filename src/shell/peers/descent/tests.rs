@@ -225,7 +225,7 @@ fn a_parent_that_ends_while_it_is_read_is_read_again() {
     let first = questions_before_descent(&table);
     let late = table.when(first + 2, Event::Ended(30)).when(first + 2, Event::Parent(31, SUPERVISOR));
     assert_eq!(holder(late, &server()), Descent::Tool);
-    // The same of somebody else.
+    // The same, but the process is no tool's.
     let table = machine().with(30, row(5, 300)).with(31, holding(30, 301));
     let late = table.when(first + 2, Event::Ended(30)).when(first + 2, Event::Parent(31, 1));
     assert_eq!(holder(late, &server()), Descent::NoTool);
@@ -320,7 +320,7 @@ fn a_parent_younger_than_its_child_is_another_process() {
     // The tool's parent ended, and its pid went to a process of the user's that started later.
     let table = machine().with(30, row(5, 400)).with(31, holding(30, 301));
     assert_eq!(holder(table, &server()), Descent::Broken);
-    // As old as the child is possible: the clock is coarse.
+    // A parent with the same start time is possible, because the clock is coarse.
     let table = machine().with(30, row(5, 301)).with(31, holding(30, 301));
     assert_eq!(holder(table, &server()), Descent::NoTool);
 }

@@ -120,7 +120,7 @@ fn another_user_of_this_machine_may_be_a_tool_while_one_runs() {
     }
     let mut harness = Harness::new();
     let port = harness.listener.local_addr().unwrap().port();
-    // It connects, and stays until its connection ends.
+    // The child connects, and runs until its connection ends.
     let script = format!("exec 3<>/dev/tcp/127.0.0.1/{port}; read -r line <&3");
     let connect = |harness: &mut Harness| {
         let mut command = std::process::Command::new("setpriv");
@@ -294,7 +294,7 @@ fn over_a_unix_socket_the_kernel_names_the_process() {
     let empty = harness.peer_check.empty.ticks;
     let (pid, late) = subject(harness.peer_check.unix(&ours, Accepted::Late));
     assert_eq!((pid, late), (std::process::id(), empty), "it may have connected at any time since then");
-    // Also if we were stopped, in this turn of the loop or in the one before.
+    // The same if this process was stopped, in this turn of the loop or in the one before.
     harness.peer_check.empty.ticks -= 1;
     let at_once = |harness: &mut Harness| subject(harness.peer_check.unix(&ours, Accepted::AtOnce)).1;
     assert!(at_once(&mut harness) >= empty);

@@ -316,7 +316,7 @@ fn a_refused_connection_is_retried() {
 
 #[test]
 fn a_silent_server_is_given_up() {
-    // Each has only the one time that is to run out, however slow the machine is.
+    // In each case only the time limit under test is short, so that a slow machine does not matter.
     let (mut headless, mut mute) = (Limits::default(), Limits::default());
     headless.model_head_ms = 50;
     mute.model_silence_ms = 50;

@@ -1,6 +1,6 @@
 //! Questions of running jobs: they are sent to the loop as notes, and the loop passes the replies to the jobs.
 
-use super::{Jobs, Mail};
+use super::{Jobs, WorkerMessage};
 use crate::base::lock::lock;
 use crate::core::Input;
 use crate::shell::workers::lanes::Outbox;
@@ -26,14 +26,14 @@ impl Jobs {
 
 /// Asks questions on behalf of a job.
 pub(super) struct JobPeople<'a> {
-    pub outbox: &'a Outbox<Mail>,
+    pub outbox: &'a Outbox<WorkerMessage>,
     pub job: &'a JobId,
     pub replies: &'a Replies,
 }
 
 impl JobPeople<'_> {
     fn note(&self, body: NoteBody) {
-        self.outbox.send(Mail::Input(Input::Note(Note { job: self.job.clone(), body })));
+        self.outbox.send(WorkerMessage::Input(Input::Note(Note { job: self.job.clone(), body })));
     }
 }
 

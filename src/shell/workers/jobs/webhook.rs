@@ -10,7 +10,7 @@ use crate::a2a::push::WebhookHost;
 use crate::core::Input;
 use crate::core::webhooks::{Delivery, DeliveryError, Retry};
 use crate::limits::Limits;
-use crate::shell::workers::jobs::{Jobs, Mail};
+use crate::shell::workers::jobs::{Jobs, WorkerMessage};
 use crate::shell::workers::lanes::Lane;
 use crate::tool::public_hosts::{CheckedResolver, is_public};
 use std::io::{self, Read};
@@ -71,7 +71,7 @@ impl Jobs {
     /// Starts one attempt to deliver an update.
     pub fn deliver(&mut self, delivery: Delivery) {
         let Delivery { task, hook, seq, .. } = delivery.clone();
-        let answer = move |result| Mail::Input(Input::Delivered { task, hook, seq, result });
+        let answer = move |result| WorkerMessage::Input(Input::Delivered { task, hook, seq, result });
         let failed = answer.clone();
         self.ask(
             Lane::Hook,

@@ -264,7 +264,7 @@ fn no_thread_is_left_after_the_end() {
         harness.start(lane, |outbox| outbox.send(String::new()));
     }
     harness.start(Lane::Tool, work);
-    // It still works, and is waited for no longer than that.
+    // A thread still works; it is not waited for.
     harness.lanes.end(Duration::ZERO);
     assert_eq!(harness.lanes.threads.len(), 0);
     drop(open);

@@ -4,7 +4,7 @@
 use crate::config::definitions::custom_command::{CustomCommand, Piece};
 use crate::config::trust::Trust;
 use crate::limits::{CUSTOM_COMMAND_BYTES, CUSTOM_COMMAND_DEPTH, CUSTOM_COMMANDS, PROMPT_COMMANDS};
-use crate::shell::start::workspace_settings::{read_inside, read_plain};
+use crate::shell::start::workspace_settings::read_text;
 use crate::shell::workers::prompt_context::PromptContext;
 use crate::task::definitions::slash::{Commanded, Invocation, PromptPart};
 use crate::tool::Ctx;
@@ -53,16 +53,7 @@ impl Search {
                 let more = format!("{} is not used: there are {CUSTOM_COMMANDS} commands already", shown.display());
                 return self.messages.push(more);
             }
-            let text = match commands.inside {
-                Some(dir) => {
-                    let name = shown.strip_prefix(dir).unwrap_or(&shown).to_string_lossy();
-                    read_inside(dir, &name, CUSTOM_COMMAND_BYTES).map(|found| found.map(|found| found.file.text))
-                }
-                None => {
-                    read_plain(&shown, CUSTOM_COMMAND_BYTES).map_err(|error| format!("{}: {error}", shown.display()))
-                }
-            };
-            let read = text.and_then(|text| {
+            let read = read_text(&shown, commands.inside, CUSTOM_COMMAND_BYTES).and_then(|text| {
                 let parsed = text.map(|text| CustomCommand::parse(&text, &path, commands.owner)).transpose();
                 parsed.map_err(|why| format!("{}: {why}", shown.display()))
             });

@@ -211,7 +211,7 @@ mod tests {
         write(&link, "a", MOST).expect("it can be written");
         assert!(link.is_symlink());
         assert_eq!(text(&real), "mine\n\n## Gemini Added Memories\n- a\n");
-        // Its file need not be there yet.
+        // The file that the link leads to need not exist.
         std::fs::remove_file(&real).expect("the file");
         write(&link, "b", MOST).expect("it can be written");
         assert!(link.is_symlink());
@@ -246,7 +246,7 @@ mod tests {
             std::fs::set_permissions(dir, mode).expect("ours");
         };
         lock(0o500);
-        // Nothing is locked to root.
+        // Root may write to every directory.
         let is_root = std::fs::write(dir.join("probe"), "").is_ok();
         let result = write(&path, "a", MOST);
         lock(0o700);
