@@ -1,3 +1,5 @@
+//! Tests of reading, checking and changing the credentials file.
+
 use super::credentials::{CredentialsReader, Readers, change};
 use crate::limits::access::CREDENTIALS_BYTES;
 use crate::task::access::Right;

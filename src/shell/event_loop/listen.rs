@@ -73,6 +73,10 @@ impl Drop for SocketFile {
 }
 
 impl Listener {
+    fn new(socket: OwnedFd, address: Address) -> Listener {
+        Listener { socket, address, serves: Serves::Everything, is_default: false, is_inherited: false }
+    }
+
     pub fn open(listen: &Listen) -> Result<Listener, String> {
         match listen {
             Listen::Tcp(address) => tcp(*address),
@@ -89,16 +93,7 @@ impl Listener {
     /// A listener for metrics alone.
     pub fn open_metrics(address: SocketAddr) -> Result<Listener, String> {
         let failed = |error| format!("--metrics-listen: cannot listen on {address}: {error}");
-        let listener = TcpListener::bind(address).map_err(failed)?;
-        listener.set_nonblocking(true).map_err(failed)?;
-        let address = Address::Tcp(listener.local_addr().map_err(failed)?);
-        Ok(Listener {
-            socket: listener.into(),
-            address,
-            serves: Serves::Metrics,
-            is_default: false,
-            is_inherited: false,
-        })
+        Ok(Listener { serves: Serves::Metrics, ..bind_tcp(address).map_err(failed)? })
     }
 
     /// Whether the socket stays open when this process ends, so that connections that were not accepted wait for the next server.
@@ -177,16 +172,14 @@ fn tcp(address: SocketAddr) -> Result<Listener, String> {
         }
         _ => format!("cannot listen on {address}: {error}"),
     };
-    let listener = TcpListener::bind(address).map_err(failed)?;
-    listener.set_nonblocking(true).map_err(failed)?;
-    let address = Address::Tcp(listener.local_addr().map_err(failed)?);
-    Ok(Listener {
-        socket: listener.into(),
-        address,
-        serves: Serves::Everything,
-        is_default: false,
-        is_inherited: false,
-    })
+    bind_tcp(address).map_err(failed)
+}
+
+fn bind_tcp(address: SocketAddr) -> io::Result<Listener> {
+    let listener = TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    let address = Address::Tcp(listener.local_addr()?);
+    Ok(Listener::new(listener.into(), address))
 }
 
 /// Takes the socket that is standard input. Its file stays when the server ends.
@@ -196,7 +189,7 @@ fn inherited() -> Result<Listener, String> {
         InheritedAddress::Tcp(address) => Address::Tcp(address),
         InheritedAddress::Unix(path) => Address::InheritedUnix(path),
     };
-    Ok(Listener { socket, address, serves: Serves::Everything, is_default: false, is_inherited: true })
+    Ok(Listener { is_inherited: true, ..Listener::new(socket, address) })
 }
 
 /// An error if another user could replace a socket in this directory.
@@ -229,13 +222,7 @@ fn unix(path: &Path) -> Result<Listener, String> {
     let socket = bind_private(path).map_err(|e| format!("cannot listen on unix:{shown}: {e}"))?;
     let metadata = fs::symlink_metadata(path).map_err(|e| format!("cannot look at {shown}: {e}"))?;
     let file = SocketFile { path: path.to_owned(), id: (metadata.dev(), metadata.ino()) };
-    Ok(Listener {
-        socket,
-        address: Address::Unix(file),
-        serves: Serves::Everything,
-        is_default: false,
-        is_inherited: false,
-    })
+    Ok(Listener::new(socket, Address::Unix(file)))
 }
 
 /// Creates the socket file with mode 0600: Linux gives it the mode of the unbound socket. Setting the umask would affect all threads.

@@ -1,3 +1,5 @@
+//! Tests of the files of the audit: parts, restarts, moved files.
+
 use super::*;
 use crate::core::disk::store::Store;
 use crate::limits::Limits;

@@ -1,3 +1,5 @@
+//! Tests of the index: rewriting, crashes, several servers, full disks.
+
 use super::*;
 use crate::core::disk::store::{Openness, Store};
 use crate::limits::Limits;

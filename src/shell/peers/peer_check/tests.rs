@@ -1,3 +1,5 @@
+//! Tests of the peer check: tools, other servers, late connections.
+
 use super::*;
 use crate::base::id::Entropy;
 use crate::base::slots::Slots;

@@ -1,3 +1,5 @@
+//! Tests of the client of the model API against servers of their own.
+
 use super::*;
 use crate::model::gemini::{Auth, Service};
 use crate::model::memory::RequestContext;

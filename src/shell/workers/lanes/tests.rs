@@ -1,3 +1,5 @@
+//! Tests of lanes: threads, messages, panics, refused threads.
+
 use super::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;

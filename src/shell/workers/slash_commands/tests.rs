@@ -1,3 +1,5 @@
+//! Tests of slash commands, with a home and a workspace of their own.
+
 use super::*;
 use crate::base::level::Level;
 use crate::config::paths::Paths;
