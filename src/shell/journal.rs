@@ -29,6 +29,7 @@ pub mod saved_rules;
 mod size;
 #[cfg(test)]
 mod tests;
+pub mod user_files;
 #[cfg(feature = "bucket")]
 pub mod workspace_id;
 

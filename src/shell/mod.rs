@@ -24,5 +24,4 @@ pub mod peers;
 pub mod start;
 #[cfg(feature = "tui")]
 pub mod terminal;
-pub mod user_files;
 pub mod workers;

@@ -4,7 +4,7 @@
 use crate::limits::access::CREDENTIALS_BYTES;
 use crate::shell::event_loop::sys;
 use crate::shell::journal::file_lock::Locked;
-use crate::shell::user_files::{replace, with_suffix};
+use crate::shell::journal::user_files::{replace, with_suffix};
 use crate::task::access::credentials::CredentialsFile;
 use rustix::fs::{FlockOperation, OFlags};
 use std::fs::{self, File, OpenOptions};

@@ -5,8 +5,8 @@
 
 use crate::base::json;
 use crate::config::formats::jsonc;
+use crate::shell::journal::user_files::{lock_for_change, replace, with_suffix};
 use crate::shell::start::workspace_settings::read_plain;
-use crate::shell::user_files::{lock_for_change, replace, with_suffix};
 use crate::task::policy::Rule;
 use serde_json::{Value, json};
 use std::io;

@@ -4,8 +4,8 @@
 use crate::base::json;
 use crate::base::lock::lock;
 use crate::limits::Limits;
+use crate::shell::journal::user_files::replace;
 use crate::shell::start::workspace_settings::read_plain;
-use crate::shell::user_files::replace;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};

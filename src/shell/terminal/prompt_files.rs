@@ -2,7 +2,7 @@
 //! the draft belongs to the first session. What cannot be read or written is left out; nobody loses a session for it.
 
 use crate::limits::ui::{DRAFT_MS, HISTORY_BYTES, HISTORY_ENTRIES, HISTORY_ENTRY_BYTES};
-use crate::shell::user_files::replace;
+use crate::shell::journal::user_files::replace;
 use crate::task::log::blob::sha256;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{DirBuilder, File, OpenOptions};

@@ -3,8 +3,8 @@
 use super::{Asked, text_result};
 use crate::base::json;
 use crate::config::definitions::extension::{Extension, Switch, switch};
+use crate::shell::journal::user_files::{lock_for_change, replace};
 use crate::shell::start::workspace_settings::extensions::SWITCHES;
-use crate::shell::user_files::{lock_for_change, replace};
 use crate::task::definitions::slash::Commanded;
 use serde_json::{Value, json};
 use std::path::Path;

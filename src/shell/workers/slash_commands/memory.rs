@@ -5,8 +5,8 @@
 //! replaced as a whole, so that no reader gets a part of it. A link is not replaced, but the file that it leads to.
 
 use super::{Asked, text_result};
+use crate::shell::journal::user_files::{lock_for_change, replace};
 use crate::shell::start::workspace_settings::read_plain;
-use crate::shell::user_files::{lock_for_change, replace};
 use crate::task::definitions::slash::Commanded;
 use serde_json::json;
 use std::io;
