@@ -1,8 +1,8 @@
 //! Finds out whether the process at the other end of a connection belongs to a tool. It does if its chain of parents reaches a supervisor
 //! of tools: one of ours, one of another server, or a server that adopts the orphans of supervisors that were killed.
 //!
-//! The result is found by exclusion: a process does not belong to a tool only if it was found and its whole chain of parents was read
-//! without reaching a supervisor. A socket cannot be found if its process may not be inspected, or if its descriptor is in flight between
+//! The result is found by exclusion: a process counts as no tool's only if it was found and its whole chain of parents was read without
+//! reaching a supervisor. A socket cannot be found if its process may not be inspected, or if its descriptor is in flight between
 //! processes or belongs to one thread alone; "not found" means "may belong to a tool".
 //!
 //! Processes start and end while they are read, so only consistent results count:

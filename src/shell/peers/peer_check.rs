@@ -35,7 +35,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// What is known of the process at the other end of a connection, to find it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerProcess {
-    /// A process of another user or of another machine.
+    /// A process of another user or of another machine, or one that need not be identified.
     Stranger,
     /// A process of our user.
     SameUser(Subject),

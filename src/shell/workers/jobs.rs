@@ -79,6 +79,12 @@ pub enum WorkerMessage {
     Warning(String),
 }
 
+impl WorkerMessage {
+    fn note(job: JobId, body: NoteBody) -> WorkerMessage {
+        WorkerMessage::Input(Input::Note(Note { job, body }))
+    }
+}
+
 /// What every job may use.
 pub struct WorkerContext {
     pub backend: Arc<dyn ModelBackend>,
@@ -143,11 +149,10 @@ impl Jobs {
         self.running.insert(id.clone(), (cancel.clone(), replies.clone()));
         let job_id = id.clone();
         let work = move |outbox: &Outbox<WorkerMessage>, cancel: &Cancel| context.work(job, outbox, cancel, &replies);
-        let died =
-            move |message| WorkerMessage::Input(Input::Note(Note { job: job_id, body: NoteBody::Died(message) }));
+        let died = move |message| WorkerMessage::note(job_id, NoteBody::Died(message));
         if let Err(Full) = self.lanes.start(lane, cancel, work, died) {
             let message = "too many jobs are waiting; try again when some have ended".to_owned();
-            self.own.push(WorkerMessage::Input(Input::Note(Note { job: id, body: NoteBody::Died(message) })));
+            self.own.push(WorkerMessage::note(id, NoteBody::Died(message)));
         }
     }
 
@@ -196,7 +201,7 @@ impl Jobs {
                     outbox.send(WorkerMessage::Warning(report.text.clone()));
                 }
                 let job = JobId { task: task.clone(), at: Seq(0) };
-                outbox.send(WorkerMessage::Input(Input::Note(Note { job, body: NoteBody::HookRan(report) })));
+                outbox.send(WorkerMessage::note(job, NoteBody::HookRan(report)));
             }
         };
         if let Err(Full) = self.lanes.start(Lane::Tool, Cancel::default(), work, WorkerMessage::Warning) {
@@ -315,7 +320,7 @@ impl Jobs {
 impl WorkerContext {
     fn work(&self, job: Job, outbox: &Outbox<WorkerMessage>, cancel: &Cancel, replies: &Replies) {
         let Job { id, parent, created, skills, directories, threads, mut work } = job;
-        let mut emit = |body| outbox.send(WorkerMessage::Input(Input::Note(Note { job: id.clone(), body })));
+        let mut emit = |body| outbox.send(WorkerMessage::note(id.clone(), body));
         let (parent, people) = (parent.as_ref(), JobPeople { outbox, job: &id, replies });
         let (skills, directories, threads) = (&*skills, &*directories, &threads);
         let at = CallSite { created: &created, parent, skills, directories, threads, people: &people, cancel };

@@ -2,10 +2,9 @@
 
 use super::{Jobs, WorkerMessage};
 use crate::base::lock::lock;
-use crate::core::Input;
 use crate::shell::workers::lanes::Outbox;
 use crate::task::form::{Inquired, Reply};
-use crate::task::machine::job::{JobId, Note, NoteBody};
+use crate::task::machine::job::{JobId, NoteBody};
 use crate::tool::people::{OnReply, People};
 use std::sync::{Arc, Mutex};
 
@@ -33,7 +32,7 @@ pub(super) struct JobPeople<'a> {
 
 impl JobPeople<'_> {
     fn note(&self, body: NoteBody) {
-        self.outbox.send(WorkerMessage::Input(Input::Note(Note { job: self.job.clone(), body })));
+        self.outbox.send(WorkerMessage::note(self.job.clone(), body));
     }
 }
 
