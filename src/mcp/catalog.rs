@@ -1,11 +1,11 @@
-//! What a server offers: its tools, prompts, resources and resource templates, each read on its own so that one bad item costs only
-//! itself.
+//! The catalog of a server: its tools, prompts, resources and resource templates. Each item is parsed on its own, so that an invalid item does
+//! not affect the others.
 
 use crate::limits::mcp::{LIST_PROMPTS, LIST_RESOURCES, LIST_TOOLS};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// A list of a server.
+/// A list that a server can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum List {
     Tools,
@@ -26,7 +26,7 @@ impl List {
         }
     }
 
-    /// The member of a page that has the items.
+    /// The member of a page that contains the items.
     pub fn member(self) -> &'static str {
         match self {
             List::Tools => "tools",
@@ -36,7 +36,7 @@ impl List {
         }
     }
 
-    /// The capability that a server with such a list declares.
+    /// The capability that a server declares if it has this list.
     pub fn capability(self) -> &'static str {
         match self {
             List::Tools => "tools",
@@ -73,24 +73,24 @@ pub struct Tool {
 }
 
 impl Tool {
-    /// What people call it.
+    /// The name to show to people.
     pub fn title(&self) -> &str {
         let annotated = self.annotations.get("title").and_then(Value::as_str);
         self.title.as_deref().or(annotated).filter(|title| !title.trim().is_empty()).unwrap_or(&self.name)
     }
 
-    /// Whether the server says that it changes nothing. A hint: it never allows a call.
+    /// Whether the server says that the tool changes nothing. This is only a hint and never allows a call without approval.
     pub fn is_read_only(&self) -> bool {
         self.annotations.get("readOnlyHint") == Some(&Value::Bool(true))
     }
 
-    /// Why it cannot be used.
+    /// Why the tool cannot be used, if it cannot.
     pub fn unusable(&self) -> Option<&'static str> {
         let needs_tasks = self.execution.get("taskSupport").is_some_and(|support| support == "required");
         needs_tasks.then_some("it runs only as a task of the server, which is not supported")
     }
 
-    /// Identifies what somebody approved: a tool that changed is asked about again.
+    /// Identifies the tool in approvals: a tool that has changed needs approval again.
     pub fn fingerprint(&self, config_hash: &str) -> String {
         let parts = json!([config_hash, self.name, self.description, self.input_schema, self.annotations]);
         crate::task::log::blob::sha256(parts.to_string().as_bytes())
@@ -147,7 +147,7 @@ pub struct Template {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Skipped {
     Bad(String),
-    /// There is one of its name; the first counts.
+    /// An earlier item has the same name.
     Repeated,
 }
 
@@ -177,7 +177,7 @@ impl Catalog {
         }
     }
 
-    /// Reads an item of a page and adds it.
+    /// Parses an item of a page and adds it.
     pub fn add(&mut self, list: List, item: &Value) -> Result<(), Skipped> {
         match list {
             List::Tools => push(&mut self.tools, item, |tool| &tool.name),
@@ -187,7 +187,7 @@ impl Catalog {
         }
     }
 
-    /// Replaces one list by that of another catalog. The result says whether it changed.
+    /// Replaces one list by that of another catalog. Returns whether the list changed.
     pub fn replace(&mut self, list: List, by: &mut Catalog) -> bool {
         match list {
             List::Tools => swapped(&mut self.tools, &mut by.tools),
@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_bad_item_costs_only_itself_and_the_first_of_a_name_counts() {
+    fn an_invalid_item_does_not_affect_the_others_and_the_first_of_a_name_is_used() {
         let mut found = Catalog::default();
         let mut add = |item: Value| found.add(List::Tools, &item);
         assert_eq!(add(json!({"name": "a", "description": "1"})), Ok(()));

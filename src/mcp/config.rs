@@ -1,7 +1,8 @@
-//! Settings of servers: `mcpServers.<name>` of a settings file or an extension becomes a [`Server`].
+//! Settings of servers: parses `mcpServers.<name>` of a settings file or an extension into a [`Server`].
 //!
-//! A [`Definition`] is one entry of one layer. Its variables are expanded before it is merged with others, because layers differ in
-//! which variables they may use; then [`Definition::server`] checks it. No message contains a value: values may be secrets.
+//! A [`Definition`] is one entry of one layer. Its variables are expanded before it is merged with another definition, because the layers
+//! differ in which variables they may use. [`Definition::server`] then checks the result. No message contains a value, because values may be
+//! secrets.
 
 use crate::base::secret::Secret;
 use crate::base::variables;
@@ -23,12 +24,12 @@ pub enum Layer {
     User,
     Workspace,
     Extension(String),
-    /// A client named it for its task.
+    /// A client has named the server for its task.
     Client,
 }
 
 impl Layer {
-    /// Whether the person who runs this program wrote it.
+    /// Whether the operator of this program has written this layer.
     pub fn is_operator(&self) -> bool {
         match self {
             Layer::System | Layer::User => true,
@@ -36,7 +37,7 @@ impl Layer {
         }
     }
 
-    /// The word on the wire.
+    /// The word for this layer in the protocol.
     pub fn word(&self) -> String {
         match self {
             Layer::System => "system".into(),
@@ -53,26 +54,26 @@ pub struct Server {
     pub name: String,
     pub layer: Layer,
     pub transport: Transport,
-    /// Silence of a tool call.
+    /// A tool call fails when the server has sent nothing for it for this time.
     pub timeout_ms: u64,
     pub startup_ms: u64,
-    /// It is stopped when nobody has used it for this time.
+    /// The server is stopped when it was not used for this time.
     pub idle_ms: u64,
-    /// Its tools need no approval.
+    /// Whether its tools need no approval.
     pub trust: bool,
     pub description: Option<String>,
     pub include: Option<Vec<String>>,
     pub exclude: Vec<String>,
     pub oauth: Option<OAuth>,
     pub isolation: Isolation,
-    pub reach: Reach,
-    /// Calls may run at the same time.
+    pub addresses: AllowedAddresses,
+    /// Whether calls may run concurrently.
     pub parallel: bool,
-    /// Of what it starts or connects to, as it is written and without secrets. Approvals are bound to it.
+    /// The hash of what the server starts or connects to, before variables are expanded and without secrets. Approvals are bound to it.
     pub config_hash: String,
-    /// Of all settings, with secrets: tasks with the same one can share a connection. Never stored.
+    /// The hash of all settings, including secrets. Tasks with the same hash can share a connection. It is never stored.
     pub pool_key: String,
-    /// The arguments of its program as they are written, for the operator. They may hold secrets.
+    /// The arguments of its program before variables are expanded, for the operator. They may contain secrets.
     pub written_args: Vec<String>,
 }
 
@@ -96,12 +97,12 @@ pub enum Isolation {
     Task,
 }
 
-/// Which addresses of its host a server may have. They are checked whenever a connection is made.
+/// Which IP addresses the host of a server may have. They are checked for every connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
-    /// Any, also through a proxy: the user of this program chose the server.
-    Free,
-    /// The operator listed this address.
+pub enum AllowedAddresses {
+    /// Any address, also through a proxy: the user of this program has chosen the server.
+    Any,
+    /// The address in the URL, which the operator has listed.
     Listed,
     Loopback,
     Public,
@@ -122,7 +123,7 @@ pub struct OAuth {
 }
 
 impl Server {
-    /// Why a tool is not declared.
+    /// Why the settings exclude a tool, if they do.
     pub fn hides(&self, tool: &str) -> Option<&'static str> {
         let lists = |names: &[String]| names.iter().any(|name| name.split('(').next() == Some(tool));
         match &self.include {
@@ -132,14 +133,14 @@ impl Server {
         }
     }
 
-    /// Removes the server's secrets from texts.
+    /// A redactor with the secrets of this server.
     pub fn redactor(&self) -> Redactor {
         let mut secrets: Vec<Secret> = self.oauth.iter().filter_map(|oauth| oauth.client_secret.clone()).collect();
         match &self.transport {
             Transport::Stdio { env, .. } => secrets.extend(env.iter().map(|(_, value)| value.clone())),
             Transport::Network { url, headers, .. } => {
                 secrets.extend(url.secrets());
-                // The credentials after a scheme such as Bearer, too.
+                // Also the credentials after a scheme such as `Bearer`.
                 let values = headers
                     .iter()
                     .flat_map(|(_, value)| value.reveal().split_whitespace().chain([value.reveal()]).map(Secret::new));
@@ -149,7 +150,7 @@ impl Server {
         Redactor::new(secrets)
     }
 
-    /// Whether its requests have credentials of the settings.
+    /// Whether the settings have credentials for its requests.
     pub fn has_authorization(&self) -> bool {
         match &self.transport {
             Transport::Stdio { .. } => false,
@@ -160,7 +161,7 @@ impl Server {
     }
 }
 
-/// Whether a program gets this variable of our environment. Proxies with a password are not passed on.
+/// Whether a server's program inherits this environment variable. URLs of proxies that contain a password are not inherited.
 pub fn is_inherited(name: &str, value: &str) -> bool {
     const NAMES: [&str; 13] = [
         "PATH",
@@ -185,7 +186,7 @@ pub fn is_inherited(name: &str, value: &str) -> bool {
 /// Where variables come from.
 pub struct Environment<'a> {
     pub get: &'a dyn Fn(&str) -> Option<String>,
-    /// Whether a variable is a credential of this program, which only the operator's own settings may use.
+    /// Whether a variable is a credential of this program. Only the operator's own settings may use those.
     pub is_credential: &'a dyn Fn(&str) -> bool,
 }
 
@@ -194,7 +195,7 @@ pub struct Environment<'a> {
 pub struct Definition {
     pub name: String,
     pub layer: Layer,
-    /// It, or a part of it, comes with the workspace.
+    /// Whether the definition or a part of it comes from the workspace.
     pub of_workspace: bool,
     /// Messages for people, in sentences.
     pub notices: Vec<String>,
@@ -220,7 +221,7 @@ const KEYS: [&str; 13] = [
     "authProviderType",
     "tcp",
 ];
-const PLACES: [&str; 3] = ["command", "url", "httpUrl"];
+const TRANSPORT_KEYS: [&str; 3] = ["command", "url", "httpUrl"];
 
 impl Definition {
     /// Reads an entry and expands its variables. The error is for people.
@@ -286,9 +287,9 @@ impl Definition {
         }
     }
 
-    /// Puts settings over the server of the same name that an extension defines.
+    /// Merges this definition with that of an extension for the same server. These settings take precedence.
     pub fn over(mut self, extension: Definition) -> Definition {
-        let has_place = |members: &Map<String, Value>| PLACES.iter().any(|place| members.contains_key(*place));
+        let has_place = |members: &Map<String, Value>| TRANSPORT_KEYS.iter().any(|place| members.contains_key(*place));
         if !has_place(&self.written) {
             self.layer = extension.layer;
         }
@@ -301,10 +302,11 @@ impl Definition {
         self
     }
 
-    /// The server. None if the entry says neither what to start nor what to connect to. An error says why it is blocked.
+    /// Checks the definition and returns the server. `None` if the entry names neither a program nor a URL. The error is why the server is
+    /// blocked.
     pub fn server(&mut self) -> Result<Option<Server>, String> {
         let values = Values { name: &self.name, members: &self.expanded };
-        if !PLACES.iter().any(|place| values.get(place).is_some()) {
+        if !TRANSPORT_KEYS.iter().any(|place| values.get(place).is_some()) {
             return Ok(None);
         }
         if let Some(key) = ["authProviderType", "tcp"].iter().find(|key| values.get(key).is_some()) {
@@ -334,7 +336,7 @@ impl Definition {
                 Some("task") => Isolation::Task,
                 Some(_) => return Err(values.wrong("isolation", "\"workspace\" or \"task\"")),
             },
-            reach: Reach::Free,
+            addresses: AllowedAddresses::Any,
             parallel: values.flag("parallel")?,
             config_hash: config_hash(&self.written),
             pool_key: sha256(Value::Object(self.expanded.clone()).to_string().as_bytes()),
@@ -353,7 +355,8 @@ fn written_keys(members: &Map<String, Value>) -> Vec<(String, Value)> {
     members.iter().map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
-/// Settings over those of an extension: per key the settings, but exclusions add up, inclusions narrow, and variables add up.
+/// Merges settings with those of an extension. For most keys the settings take precedence; `excludeTools` and `env` are united, and
+/// `includeTools` are intersected.
 fn merged(settings: Map<String, Value>, mut extension: Map<String, Value>) -> Map<String, Value> {
     for (key, value) in settings {
         let value = match (key.as_str(), extension.remove(&key), value) {
@@ -387,7 +390,7 @@ fn config_hash(written: &Map<String, Value>) -> String {
     )
 }
 
-/// The members of an entry, read with messages that name their key.
+/// Reads the members of an entry. Error messages name the key.
 struct Values<'a> {
     name: &'a str,
     members: &'a Map<String, Value>,

@@ -1,5 +1,5 @@
-//! Results of tools, prompts and resources, as the model and people get them. The whole text is returned; whoever gives it to the model
-//! limits its length and marks it as untrusted.
+//! Converts the results of tools, prompts and resources for the model and for people. Returns the whole text; the caller limits its length
+//! and marks it as untrusted before the model gets it.
 
 use crate::base::text::size;
 use crate::limits::mcp::{MEDIA_BYTES, RESULT_MEDIA, RESULT_MEDIA_BYTES};
@@ -19,15 +19,15 @@ pub struct Content {
     pub shown: String,
     /// For the model, beside the text.
     pub media: Vec<Media>,
-    /// URIs that the result names, which may be read in the course of the task.
+    /// URIs of resource links in the result. The task may read them.
     pub links: Vec<String>,
-    /// The result has a structured part.
+    /// Whether the result has structured content.
     pub is_structured: bool,
 }
 
-const NOTHING: &str = "(no output)";
+const NO_OUTPUT: &str = "(no output)";
 
-/// The result of a call.
+/// Converts the result of a call.
 pub fn read(result: &Value) -> Content {
     let mut writer = Writer::default();
     let blocks = result.get("content").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
@@ -36,14 +36,14 @@ pub fn read(result: &Value) -> Content {
     if let Some(structured) = structured {
         let text_of = |block: &Value| serde_json::from_str::<Value>(block.get("text")?.as_str()?).ok();
         if !blocks.iter().filter_map(text_of).any(|text| text == *structured) {
-            writer.both(structured.to_string());
+            writer.add_for_all(structured.to_string());
         }
     }
     let is_error = result.get("isError").is_some_and(|error| *error == true || *error == "true");
     Content { is_error, is_structured: structured.is_some(), ..writer.content() }
 }
 
-/// The result of reading a resource.
+/// Converts the result of `resources/read`.
 pub fn read_resource(result: &Value) -> Content {
     let mut writer = Writer::default();
     let parts = result.get("contents").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
@@ -51,7 +51,7 @@ pub fn read_resource(result: &Value) -> Content {
     writer.content()
 }
 
-/// The messages of a prompt, one after the other.
+/// Converts the messages of a prompt, one after the other.
 pub fn read_prompt(result: &Value) -> Content {
     let mut writer = Writer::default();
     for message in result.get("messages").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default() {
@@ -64,7 +64,7 @@ pub fn read_prompt(result: &Value) -> Content {
     writer.content()
 }
 
-/// Whom a block is for.
+/// The audience of a block.
 #[derive(Clone, Copy)]
 struct Audience {
     model: bool,
@@ -107,7 +107,7 @@ impl Writer {
         }
     }
 
-    fn both(&mut self, text: String) {
+    fn add_for_all(&mut self, text: String) {
         self.add(text, Audience::ALL);
     }
 
@@ -152,12 +152,12 @@ impl Writer {
         self.links.push(uri);
     }
 
-    /// Media that the model can read are sent beside the text; of others it gets a note.
+    /// Adds media that the model can read to `media`, and a note for other media.
     fn media(&mut self, mime: &str, data: &str, audience: Audience) {
         let Ok(bytes) = STANDARD.decode(data.trim()) else {
             return self.add(note(mime, data.len() * 3 / 4, "it is not valid base64"), audience);
         };
-        // What the bytes are counts, because the API refuses media of another type than they say.
+        // The type is determined from the bytes, because the API refuses media whose declared type is wrong.
         let kind = media_type::of(&bytes).filter(|kind| kind.starts_with("image/") || *kind == "application/pdf");
         let why = match kind {
             None => "the model cannot read this type",
@@ -177,7 +177,7 @@ impl Writer {
     }
 
     fn content(self) -> Content {
-        let joined = |lines: Vec<String>| if lines.is_empty() { NOTHING.to_owned() } else { lines.join("\n") };
+        let joined = |lines: Vec<String>| if lines.is_empty() { NO_OUTPUT.to_owned() } else { lines.join("\n") };
         Content {
             text: joined(self.text),
             shown: joined(self.shown),
@@ -188,7 +188,7 @@ impl Writer {
     }
 }
 
-/// For media that the model does not get.
+/// The note for media that the model does not get.
 fn note(mime: &str, bytes: usize, why: &str) -> String {
     format!("[{}, {}: not shown to the model, {why}]", clean_line(mime, 80), spell(bytes as u64))
 }
@@ -267,7 +267,7 @@ mod tests {
         for nothing in
             [json!({}), json!({"content": []}), json!(null), json!({"content": 5, "structuredContent": null})]
         {
-            assert_eq!(read(&nothing).text, NOTHING, "{nothing}");
+            assert_eq!(read(&nothing).text, NO_OUTPUT, "{nothing}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! The tools of all servers as the model gets them: with declared names, fitted schemas, in a stable order and within the limits of one
+//! Declares the tools of all servers to the model: with declared names and converted schemas, in a stable order and within the limits of one
 //! request.
 
 use crate::limits::mcp::{DECLARED_BYTES, DECLARED_TOOLS, TOOL_TEXT_BYTES};
@@ -17,9 +17,9 @@ pub struct Declared {
     pub name: String,
     pub display_name: String,
     pub description: String,
-    /// What the model gets.
+    /// The schema that is declared to the model.
     pub parameters: Value,
-    /// The schema as the server wrote it, for people.
+    /// The schema of the server, for people.
     pub original: Value,
 }
 
@@ -38,12 +38,12 @@ pub struct Hidden {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Declarations {
-    /// By server and tool.
+    /// Sorted by server and tool.
     pub tools: Vec<Declared>,
     pub hidden: Vec<Hidden>,
     /// Tools that exceed the budget of a request.
     pub deferred: Vec<Declared>,
-    /// For people, in sentences.
+    /// Messages for people, in sentences.
     pub notices: Vec<String>,
 }
 
@@ -64,7 +64,7 @@ pub fn declare<'a>(servers: impl IntoIterator<Item = (&'a Server, &'a [Tool])>) 
     let ids: Vec<ToolId> = offered.iter().map(|(id, ..)| id.clone()).collect();
     for ((id, server, tool), name) in offered.into_iter().zip(names::declare(&ids)) {
         let declared = name.ok_or_else(|| "another tool has the same name".to_owned());
-        match declared.and_then(|name| one(server, tool, name, &mut out.notices)) {
+        match declared.and_then(|name| declare_tool(server, tool, name, &mut out.notices)) {
             Ok(declared) => out.tools.push(declared),
             Err(why) => out.hidden.push(Hidden { id, why }),
         }
@@ -73,7 +73,7 @@ pub fn declare<'a>(servers: impl IntoIterator<Item = (&'a Server, &'a [Tool])>) 
     out
 }
 
-fn one(server: &Server, tool: &Tool, name: String, notices: &mut Vec<String>) -> Result<Declared, String> {
+fn declare_tool(server: &Server, tool: &Tool, name: String, notices: &mut Vec<String>) -> Result<Declared, String> {
     let fitted = schema::fit(&tool.input_schema)?;
     notices.extend(fitted.notices.iter().map(|notice| format!("{name}: {notice}.")));
     Ok(Declared {
@@ -94,7 +94,7 @@ fn one(server: &Server, tool: &Tool, name: String, notices: &mut Vec<String>) ->
     })
 }
 
-/// Takes out what exceeds the budget, from the end.
+/// Moves the tools that exceed the budget, from the end of the list, to `deferred`.
 fn defer(out: &mut Declarations) {
     let mut bytes = 0;
     let fitting = out.tools.iter().take(DECLARED_TOOLS).take_while(|tool| {

@@ -1,5 +1,5 @@
-//! Questions of a server to people (elicitation): a form with a few fields, or a page that people visit themselves. Here they are read
-//! and become the questions of `ask_user`; [`crate::task::form`] checks the answers.
+//! Elicitation: questions of a server to the user, as a form with a few fields or as a web page to visit. Parses them and converts them into
+//! questions of `ask_user`; [`crate::task::form`] checks the answers.
 
 use crate::limits::mcp::{FORM_FIELDS, FORM_OPTIONS, FORM_TEXT_BYTES, PROPERTY_TEXT_BYTES};
 use crate::mcp::text::{clean, clean_line, sounds_secret};
@@ -14,17 +14,17 @@ pub enum Elicitation {
         message: String,
         fields: Vec<Field>,
     },
-    /// People visit the page themselves; this program never does.
+    /// A web page that the user visits. This program never visits it.
     Page {
         message: String,
         url: Url,
         id: String,
     },
-    /// Whether people have visited the pages that a call needs.
-    Visited,
+    /// Asks whether the user has visited the pages that a call needs.
+    ConfirmVisit,
 }
 
-/// What the server is told, as the result of its request.
+/// The result of the server's request.
 pub fn result(reply: &Reply, elicitation: &Elicitation) -> Value {
     match (reply, elicitation) {
         (Reply::Accept(values), Elicitation::Form { .. }) => json!({"action": "accept", "content": values.0}),
@@ -33,7 +33,7 @@ pub fn result(reply: &Reply, elicitation: &Elicitation) -> Value {
 }
 
 impl Elicitation {
-    /// Reads the parameters of a request. An error says why it is declined.
+    /// Parses the parameters of a request. The error is why the request is declined.
     pub fn read(params: &Value) -> Result<Elicitation, String> {
         let text = |key: &str| params.get(key).and_then(Value::as_str).unwrap_or_default();
         let message = clean(text("message"), FORM_TEXT_BYTES);
@@ -55,18 +55,18 @@ impl Elicitation {
         Ok(Elicitation::Form { message, fields: fields.collect::<Result<_, _>>()? })
     }
 
-    /// The question as clients are shown it.
+    /// The question for clients.
     pub fn inquired(&self, nr: u32, server: &str) -> Inquired {
         let (message, fields) = match self {
             Elicitation::Form { message, fields } => (message.as_str(), fields.clone()),
             Elicitation::Page { message, .. } => (message.as_str(), Vec::new()),
-            Elicitation::Visited => ("the call goes on when you have finished on the page", Vec::new()),
+            Elicitation::ConfirmVisit => ("the call goes on when you have finished on the page", Vec::new()),
         };
         let questions = match self {
-            Elicitation::Form { fields, .. } if !fields.is_empty() => fields.iter().map(asked).collect(),
+            Elicitation::Form { fields, .. } if !fields.is_empty() => fields.iter().map(field_question).collect(),
             Elicitation::Form { .. } => vec![yes_or_no("Agree", "Do you agree?".into())],
-            Elicitation::Page { url, .. } => vec![yes_or_no("Visit a page", page(url))],
-            Elicitation::Visited => vec![yes_or_no("Finished", "Have you finished on the page?".into())],
+            Elicitation::Page { url, .. } => vec![yes_or_no("Visit a page", visit_question(url))],
+            Elicitation::ConfirmVisit => vec![yes_or_no("Finished", "Have you finished on the page?".into())],
         };
         let question = Question::AskUser { title: format!("{server} asks: {message}"), questions };
         Inquired { nr, question, fields, server: server.to_owned() }
@@ -84,8 +84,8 @@ fn yes_or_no(header: &str, question: String) -> Inquiry {
     }
 }
 
-/// A field as a question, with a warning if it asks for a secret.
-fn asked(field: &Field) -> Inquiry {
+/// The question for a field, with a warning if it asks for a secret.
+fn field_question(field: &Field) -> Inquiry {
     let mut inquiry = field.inquiry();
     if sounds_secret(&field.name) || sounds_secret(&field.title) {
         inquiry.question.push_str("\nWarning: this asks for a secret. Servers should not ask for one in a form.");
@@ -93,15 +93,15 @@ fn asked(field: &Field) -> Inquiry {
     inquiry
 }
 
-/// The question whether people want to visit a page.
-fn page(url: &Url) -> String {
+/// The question whether the user wants to visit a page.
+fn visit_question(url: &Url) -> String {
     let host = url.host_and_port().0;
     let is_encoded = host.split('.').any(|label| label.starts_with("xn--"));
     let warning = if is_encoded { "\nWarning: the host has letters that may look like others." } else { "" };
     format!("Visit this page in your browser, if you trust {host}: {}{warning}", url.whole().reveal())
 }
 
-/// Reads a field of a form.
+/// Parses a field of a form.
 fn field(name: &str, schema: &Value, required: bool) -> Result<Field, String> {
     let text = |key: &str| schema.get(key).and_then(Value::as_str).unwrap_or_default();
     let number = |key: &str| schema.get(key).and_then(Value::as_f64);

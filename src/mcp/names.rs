@@ -1,12 +1,12 @@
-//! The names under which tools are declared to the model. A name follows from the set of tools
-//! alone, not from their order or from time, so that rules and the model's cache stay valid.
+//! The names under which tools are declared to the model. A name depends only on the set of tools, not on their order or on time, so that
+//! rules and the model's cache stay valid.
 
 use crate::limits::mcp::DECLARED_NAME_CHARS;
 use crate::task::log::blob::sha256;
 use crate::task::origin::declared;
 use std::collections::BTreeMap;
 
-/// A tool of a server, both under their own names.
+/// A tool of a server, with the names that the settings and the server use.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ToolId {
     pub server: String,
@@ -25,7 +25,7 @@ impl ToolId {
         ToolId { server: server.into(), tool: tool.into() }
     }
 
-    /// `mcp_<server>_<tool>`; a long name keeps its beginning and its end.
+    /// `mcp_<server>_<tool>`. In the middle of a name that is too long, a hash replaces text.
     fn name(&self) -> String {
         let name = prefixed(&format!("{}_{}", self.server, self.tool));
         match name.len() {
@@ -34,7 +34,7 @@ impl ToolId {
         }
     }
 
-    /// A name for tools whose other name is not unique: `hex` digits of the hash at its end.
+    /// The name of a tool whose [`ToolId::name`] is not unique: it ends with `hex` digits of the hash.
     fn hashed_name(&self, hex: usize) -> String {
         let name = prefixed(&format!("{}_{}", self.server, self.tool));
         let most = DECLARED_NAME_CHARS - 1 - hex;
@@ -46,27 +46,27 @@ impl ToolId {
     }
 }
 
-/// What people are shown: the title of the tool, or its name, and its server.
+/// The name that people see: the title or name of the tool, and its server.
 pub fn display_name(title: &str, server: &str) -> String {
     format!("{title} ({server} MCP Server)")
 }
 
-/// The declared name of every tool, in their order. None for a tool that cannot have a name of its own, which is hidden.
+/// The declared names of tools, in order. `None` for a tool that cannot get a unique name and is hidden.
 pub fn declare(ids: &[ToolId]) -> Vec<Option<String>> {
     let mut names: Vec<String> = ids.iter().map(ToolId::name).collect();
     for hex in [8, 16] {
-        let twice = repeated(&names);
+        let duplicates = duplicates_in(&names);
         for (name, id) in names.iter_mut().zip(ids) {
-            if twice.contains(name) {
+            if duplicates.contains(name) {
                 *name = id.hashed_name(hex);
             }
         }
     }
-    let twice = repeated(&names);
-    names.into_iter().map(|name| (!twice.contains(&name)).then_some(name)).collect()
+    let duplicates = duplicates_in(&names);
+    names.into_iter().map(|name| (!duplicates.contains(&name)).then_some(name)).collect()
 }
 
-fn repeated(names: &[String]) -> Vec<String> {
+fn duplicates_in(names: &[String]) -> Vec<String> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for name in names {
         *counts.entry(name).or_default() += 1;

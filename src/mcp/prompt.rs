@@ -1,4 +1,4 @@
-//! Prompts of servers as slash commands: `/<server>:<prompt>` with arguments by name or in order.
+//! Prompts of servers as slash commands: `/<server>:<prompt>`, with arguments by name or by position.
 
 use crate::mcp::catalog::{Prompt, PromptArgument};
 use crate::mcp::text::clean_line;
@@ -9,8 +9,8 @@ pub fn command(server: &str, prompt: &str) -> String {
     format!("{server}:{}", prompt.split_whitespace().collect::<Vec<_>>().join("-"))
 }
 
-/// The arguments of a prompt as they are typed: `--name=value`, `--name="a value"`, and values in order for required arguments that are
-/// not named. The error is the text for people: what is missing, or the list of arguments if they typed `help`.
+/// Parses the arguments of a prompt as the user has typed them: `--name=value`, `--name="a value"`, and values by position for the required
+/// arguments that are not named. The error is a text for people: what is missing, or the list of arguments if they typed `help`.
 pub fn arguments(prompt: &Prompt, line: &str) -> Result<Map<String, Value>, String> {
     let known = prompt.arguments.as_deref().unwrap_or_default();
     if line.trim() == "help" {
@@ -35,7 +35,7 @@ pub fn arguments(prompt: &Prompt, line: &str) -> Result<Map<String, Value>, Stri
         known.iter().filter(|argument| argument.required && !given.contains_key(&argument.name)).collect();
     match (&missing[..], &words[..]) {
         ([only], [word]) => drop(given.insert(only.name.clone(), word.value.clone().into())),
-        // The whole rest of the line, if nothing named is in it.
+        // One argument is missing: it gets the rest of the line, unless that contains named arguments.
         ([only], [first, .., last]) => {
             let rest = match line.get(first.start..last.end).filter(|rest| !rest.contains("--")) {
                 Some(rest) => rest.to_owned(),
@@ -56,8 +56,8 @@ pub fn arguments(prompt: &Prompt, line: &str) -> Result<Map<String, Value>, Stri
     Ok(given)
 }
 
-/// The arguments of a prompt in one line: `--a="…" [--b="…"]`.
-pub fn in_short(prompt: &Prompt) -> String {
+/// The usage of a prompt's arguments in one line: `--a="…" [--b="…"]`.
+pub fn usage_line(prompt: &Prompt) -> String {
     let shown = |argument: &PromptArgument| match (clean_line(&argument.name, 80), argument.required) {
         (name, true) => format!("--{name}=\"…\""),
         (name, false) => format!("[--{name}=\"…\"]"),
@@ -83,13 +83,13 @@ fn usage(prompt: &Prompt, known: &[PromptArgument]) -> String {
 struct Word {
     start: usize,
     end: usize,
-    /// Without its quotes.
+    /// The word without its quotes.
     value: String,
-    /// Of the part before the first quote.
+    /// The part before the first quote.
     bare: String,
 }
 
-/// The next word; a quoted part of it may have white space, and `\"` in it is a quote.
+/// Reads the next word. A quoted part may contain white space, and `\"` in a quoted part is a quote.
 fn next_word(line: &str, at: &mut usize) -> Option<Word> {
     let start = *at + line[*at..].find(|c: char| !c.is_whitespace())?;
     let mut word = Word { start, end: line.len(), value: String::new(), bare: String::new() };

@@ -1,11 +1,11 @@
-//! Resources that a prompt mentions or the model wants to read, by their URIs.
+//! Resources that a prompt mentions or that the model reads, by URI.
 
 use crate::limits::{PATTERN_BYTES, URL_BYTES};
 use crate::mcp::catalog::Catalog;
 use regex_lite::{RegexBuilder, escape};
 
-/// The server and the URI of a mention `@server:uri`, given the text after the `@`: the longest server name that fits, and the URI up to
-/// the next white space. None: it mentions a file.
+/// Parses a mention `@server:uri`, given the text after the `@`. Returns the longest matching server name, and the URI up to the next white
+/// space. `None` if the text mentions a file.
 pub fn mention<'a>(text: &'a str, servers: impl IntoIterator<Item = &'a str>) -> Option<(&'a str, &'a str)> {
     let fits = |server: &&str| text.strip_prefix(*server).is_some_and(|rest| rest.starts_with(':'));
     let server = servers.into_iter().filter(fits).max_by_key(|server| server.len())?;
@@ -13,13 +13,13 @@ pub fn mention<'a>(text: &'a str, servers: impl IntoIterator<Item = &'a str>) ->
     Some((server, uri))
 }
 
-/// Whether a server offers this URI: it lists it, or it lists a template that the URI fits.
+/// Whether a server offers this URI: it lists the URI or a template that the URI matches.
 pub fn is_offered(catalog: &Catalog, uri: &str) -> bool {
     catalog.resources.iter().any(|resource| resource.uri == uri)
         || catalog.templates.iter().any(|template| fits(&template.uri_template, uri))
 }
 
-/// Whether a URI fits a template: `{name}` is one segment of it, `{+name}` and the like are anything.
+/// Whether a URI matches a template: `{name}` matches one path segment, other expressions such as `{+name}` match any text.
 fn fits(template: &str, uri: &str) -> bool {
     if template.len() > URL_BYTES || uri.len() > URL_BYTES {
         return false;

@@ -1,4 +1,4 @@
-//! The directories that a server may work in, as it asks for them.
+//! Roots: the directories that a server may work in, for the response to `roots/list`.
 
 use serde_json::{Value, json};
 use std::path::Path;

@@ -1,8 +1,8 @@
-//! Schemas of tools, made fit for the model API. One schema that the API does not accept makes it refuse the whole request, and servers
-//! write every draft of JSON Schema. So references are put in place, constraints that the API does not know become words, and the rest
-//! is dropped. The original is kept elsewhere, for people and for the fingerprint of the tool.
+//! Converts schemas of tools for the model API. The API refuses the whole request if it does not accept one schema, and servers use every
+//! draft of JSON Schema. Therefore references are resolved in place, constraints that the API does not support become notes in the
+//! description, and the rest is dropped. The original schema is kept elsewhere, for people and for the fingerprint of the tool.
 //!
-//! A schema is read by keyword, and the members of `properties` are names: parameters may be called `type` or `$ref`.
+//! Keywords are read from schema objects only. The members of `properties` are names, so parameters may be called `type` or `$ref`.
 
 use crate::limits::mcp::{
     CONSTRAINT_CHARS, PROPERTY_TEXT_BYTES, SCHEMA_BYTES, SCHEMA_DEPTH, SCHEMA_LEVELS, SCHEMA_NODES,
@@ -12,17 +12,17 @@ use crate::wire::uri;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// A schema that the API accepts, and what was lost, in sentences.
+/// A schema that the API accepts, and notices about what was lost.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fitted {
     pub schema: Value,
     pub notices: Vec<String>,
 }
 
-/// Makes the schema of a tool's arguments fit. An error says why the tool cannot be declared.
+/// Converts the schema of a tool's arguments. The error is why the tool cannot be declared.
 pub fn fit(original: &Value) -> Result<Fitted, String> {
     let mut fitter = Fitter { root: original, nodes: 0, notices: Vec::new() };
-    let mut schema = fitter.schema(original, &Trail::default());
+    let mut schema = fitter.schema(original, &ReferencePath::default());
     as_arguments(&mut schema);
     let size = Value::Object(schema.clone()).to_string().len();
     if size > SCHEMA_BYTES {
@@ -31,7 +31,7 @@ pub fn fit(original: &Value) -> Result<Fitted, String> {
     Ok(Fitted { schema: Value::Object(schema), notices: fitter.notices })
 }
 
-/// The root is always an object. Alternatives of it become one object with the parameters of all.
+/// Makes the root an object. If the root has alternatives, the object has the parameters of all of them.
 fn as_arguments(schema: &mut Map<String, Value>) {
     let branches = schema.remove("anyOf");
     schema.remove("nullable");
@@ -46,24 +46,24 @@ fn as_arguments(schema: &mut Map<String, Value>) {
     }
 }
 
-/// The references that lead to a schema.
+/// The references that were followed to reach a schema.
 #[derive(Clone, Default)]
-struct Trail<'a> {
+struct ReferencePath<'a> {
     pointers: Vec<&'a str>,
     depth: usize,
     level: usize,
 }
 
-/// A schema with its references followed and its `allOf` merged.
+/// A schema whose references are resolved and whose `allOf` is merged.
 #[derive(Default)]
 struct Merged<'a> {
     keys: BTreeMap<&'a str, &'a Value>,
     properties: BTreeMap<&'a str, &'a Value>,
     required: Vec<&'a str>,
     nullable: bool,
-    /// A reference that cannot be followed any further, by its name.
+    /// The name of a reference that is not followed, because it is recursive or too deep.
     nested: Option<&'a str>,
-    trail: Trail<'a>,
+    path: ReferencePath<'a>,
 }
 
 impl<'a> Merged<'a> {
@@ -79,15 +79,15 @@ impl<'a> Merged<'a> {
         self.text("type") == Some("object") || !self.properties.is_empty()
     }
 
-    /// Adds another one under the keys that are there, or over them.
+    /// Adds the keywords of another schema. They replace present ones.
     fn add(&mut self, other: Merged<'a>) {
         self.keys.extend(other.keys);
         self.properties.extend(other.properties);
         self.required.extend(other.required);
         self.nullable |= other.nullable;
         self.nested = self.nested.or(other.nested);
-        self.trail.depth = self.trail.depth.max(other.trail.depth);
-        self.trail.pointers.extend(other.trail.pointers);
+        self.path.depth = self.path.depth.max(other.path.depth);
+        self.path.pointers.extend(other.path.pointers);
     }
 }
 
@@ -99,9 +99,9 @@ struct Fitter<'a> {
 
 const TYPES: [&str; 6] = ["string", "number", "integer", "boolean", "array", "object"];
 const FORMATS: [&str; 8] = ["date-time", "date", "time", "enum", "float", "double", "int32", "int64"];
-/// Kept as they are, if they are numbers.
+/// Keywords that are copied if their values are numbers.
 const NUMBERS: [&str; 6] = ["minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties"];
-/// Constraints that the API does not know. They become words.
+/// Constraints that the API does not support. They become notes in the description.
 const CONSTRAINTS: [&str; 11] = [
     "not",
     "if",
@@ -117,27 +117,27 @@ const CONSTRAINTS: [&str; 11] = [
 ];
 
 impl<'a> Fitter<'a> {
-    fn schema(&mut self, value: &'a Value, trail: &Trail<'a>) -> Map<String, Value> {
-        let mut merged = self.merge(value, trail);
-        if trail.level >= SCHEMA_LEVELS || self.nodes > SCHEMA_NODES {
+    fn schema(&mut self, value: &'a Value, path: &ReferencePath<'a>) -> Map<String, Value> {
+        let mut merged = self.merge(value, path);
+        if path.level >= SCHEMA_LEVELS || self.nodes > SCHEMA_NODES {
             merged.nested = merged.nested.or(Some("schema"));
         }
-        merged.trail.level = trail.level + 1;
-        let mut words = Vec::new();
+        merged.path.level = path.level + 1;
+        let mut notes = Vec::new();
         let mut out = match merged.nested {
             Some(name) => {
-                words.push(format!("nested {name}"));
+                notes.push(format!("nested {name}"));
                 object(json!({"type": "object"}))
             }
-            None => self.keywords(&merged, &mut words),
+            None => self.keywords(&merged, &mut notes),
         };
-        describe(&merged, &words, &mut out);
+        describe(&merged, &notes, &mut out);
         out
     }
 
-    /// Follows references and merges `allOf`, and an alternative that is the only one beside null.
-    fn merge(&mut self, value: &'a Value, trail: &Trail<'a>) -> Merged<'a> {
-        let mut merged = Merged { trail: trail.clone(), ..Merged::default() };
+    /// Resolves references and merges `allOf`. Also merges the only alternative of a schema that may otherwise be null.
+    fn merge(&mut self, value: &'a Value, path: &ReferencePath<'a>) -> Merged<'a> {
+        let mut merged = Merged { path: path.clone(), ..Merged::default() };
         self.nodes += 1;
         let Some(members) = value.as_object().filter(|_| self.nodes <= SCHEMA_NODES) else {
             return merged;
@@ -146,7 +146,7 @@ impl<'a> Fitter<'a> {
             self.follow(reference, &mut merged);
         }
         let branches: Vec<Merged<'a>> = match members.get("allOf").and_then(Value::as_array) {
-            Some(branches) => branches.iter().map(|branch| self.merge(branch, &merged.trail)).collect(),
+            Some(branches) => branches.iter().map(|branch| self.merge(branch, &merged.path)).collect(),
             None => Vec::new(),
         };
         let most = if branches.iter().all(Merged::is_object) { branches.len() } else { 1 };
@@ -156,7 +156,7 @@ impl<'a> Fitter<'a> {
             let mut rest = alternatives.iter().filter(|branch| !is_null(branch));
             merged.nullable |= alternatives.iter().any(is_null);
             if let (Some(only), None) = (rest.next(), rest.next()) {
-                let only = self.merge(only, &merged.trail);
+                let only = self.merge(only, &merged.path);
                 merged.add(only);
             }
         }
@@ -177,29 +177,29 @@ impl<'a> Fitter<'a> {
                 .push(format!("the reference {} leads out of the schema and was not followed", clean(reference, 80)));
             return;
         };
-        let trail = &mut merged.trail;
-        if trail.pointers.contains(&pointer) || trail.depth >= SCHEMA_DEPTH {
+        let path = &mut merged.path;
+        if path.pointers.contains(&pointer) || path.depth >= SCHEMA_DEPTH {
             merged.nested = Some(name);
             return;
         }
         let target = uri::decoded(pointer).and_then(|pointer| self.root.pointer(&pointer));
         match target {
             Some(target) => {
-                trail.pointers.push(pointer);
-                trail.depth += 1;
-                let trail = trail.clone();
-                merged.add(self.merge(target, &trail));
+                path.pointers.push(pointer);
+                path.depth += 1;
+                let path = path.clone();
+                merged.add(self.merge(target, &path));
             }
             None => self.notices.push(format!("the reference {} leads nowhere", clean(reference, 80))),
         }
     }
 
-    /// The keywords of a schema but for its texts.
-    fn keywords(&mut self, merged: &Merged<'a>, words: &mut Vec<String>) -> Map<String, Value> {
+    /// Converts the keywords of a schema, except its texts.
+    fn keywords(&mut self, merged: &Merged<'a>, notes: &mut Vec<String>) -> Map<String, Value> {
         let (types, nullable) = types(merged);
         let mut out = match types[..] {
-            [] => self.of_type(merged, None, words),
-            [kind] => self.of_type(merged, Some(kind), words),
+            [] => self.of_type(merged, None, notes),
+            [kind] => self.of_type(merged, Some(kind), notes),
             _ => {
                 let branches =
                     types.iter().map(|kind| Value::Object(self.of_type(merged, Some(kind), &mut Vec::new())));
@@ -209,16 +209,16 @@ impl<'a> Fitter<'a> {
         if nullable {
             out.insert("nullable".into(), true.into());
         }
-        self.alternatives(merged, &mut out, words);
+        self.alternatives(merged, &mut out, notes);
         for key in CONSTRAINTS {
             if let Some(value) = merged.keys.get(key).filter(|value| **value != &Value::Bool(false)) {
-                words.push(short(&format!("{key}: {value}")));
+                notes.push(truncated(&format!("{key}: {value}")));
             }
         }
         out
     }
 
-    fn alternatives(&mut self, merged: &Merged<'a>, out: &mut Map<String, Value>, words: &mut Vec<String>) {
+    fn alternatives(&mut self, merged: &Merged<'a>, out: &mut Map<String, Value>, notes: &mut Vec<String>) {
         let Some(branches) = merged.list("anyOf").or(merged.list("oneOf")) else {
             return;
         };
@@ -228,12 +228,12 @@ impl<'a> Fitter<'a> {
         }
         const SHAPES: [&str; 8] = ["type", "$ref", "properties", "enum", "const", "items", "anyOf", "allOf"];
         if !branches.iter().any(|branch| SHAPES.iter().any(|key| branch.get(key).is_some())) {
-            words.push(short(&format!("one of: {}", json!(branches))));
+            notes.push(truncated(&format!("one of: {}", json!(branches))));
             return;
         }
-        let fitted = branches.into_iter().map(|branch| Value::Object(self.schema(branch, &merged.trail)));
+        let fitted = branches.into_iter().map(|branch| Value::Object(self.schema(branch, &merged.path)));
         let fitted: Vec<Value> = fitted.collect();
-        // What all alternatives are is said by each of them.
+        // The alternatives repeat these keywords.
         for key in ["type", "properties", "required", "items"] {
             if !merged.is_object() {
                 out.remove(key);
@@ -242,7 +242,7 @@ impl<'a> Fitter<'a> {
         out.insert("anyOf".into(), fitted.into());
     }
 
-    fn of_type(&mut self, merged: &Merged<'a>, kind: Option<&str>, words: &mut Vec<String>) -> Map<String, Value> {
+    fn of_type(&mut self, merged: &Merged<'a>, kind: Option<&str>, notes: &mut Vec<String>) -> Map<String, Value> {
         let mut out = Map::new();
         let values = enumerated(merged, kind);
         let inferred = match values.first() {
@@ -257,14 +257,14 @@ impl<'a> Fitter<'a> {
         if !values.is_empty() {
             out.insert("enum".into(), values.into());
         }
-        bound(merged, kind, "minimum", "exclusiveMinimum", &mut out, words);
-        bound(merged, kind, "maximum", "exclusiveMaximum", &mut out, words);
+        insert_bound(merged, kind, "minimum", "exclusiveMinimum", &mut out, notes);
+        insert_bound(merged, kind, "maximum", "exclusiveMaximum", &mut out, notes);
         for key in NUMBERS {
             out.extend(merged.keys.get(key).filter(|n| n.is_u64()).map(|n| (key.to_owned(), (*n).clone())));
         }
         match merged.text("format") {
             Some(format) if FORMATS.contains(&format) => drop(out.insert("format".into(), format.into())),
-            Some(format) => words.push(short(&format!("format: {format}"))),
+            Some(format) => notes.push(truncated(&format!("format: {format}"))),
             None => {}
         }
         out.extend(merged.text("pattern").map(|pattern| ("pattern".to_owned(), pattern.into())));
@@ -279,11 +279,11 @@ impl<'a> Fitter<'a> {
     fn items(&mut self, merged: &Merged<'a>, out: &mut Map<String, Value>) {
         let tuple = merged.list("prefixItems").or(merged.list("items"));
         if let Some(tuple) = tuple.filter(|tuple| !tuple.is_empty()) {
-            let fitted: Vec<Value> = tuple.iter().map(|item| self.schema(item, &merged.trail).into()).collect();
+            let fitted: Vec<Value> = tuple.iter().map(|item| self.schema(item, &merged.path).into()).collect();
             out.insert("prefixItems".into(), fitted.into());
         }
         match merged.keys.get("items").filter(|items| items.is_object()) {
-            Some(items) => drop(out.insert("items".into(), self.schema(items, &merged.trail).into())),
+            Some(items) => drop(out.insert("items".into(), self.schema(items, &merged.path).into())),
             None if !out.contains_key("prefixItems") => drop(out.insert("items".into(), json!({"type": "string"}))),
             None => {}
         }
@@ -293,7 +293,7 @@ impl<'a> Fitter<'a> {
         let fitted = merged
             .properties
             .iter()
-            .map(|(name, schema)| ((*name).to_owned(), Value::Object(self.schema(schema, &merged.trail))));
+            .map(|(name, schema)| ((*name).to_owned(), Value::Object(self.schema(schema, &merged.path))));
         let properties: Map<String, Value> = fitted.collect();
         let mut required: Vec<&str> = Vec::new();
         for name in merged.required.iter().copied() {
@@ -316,7 +316,7 @@ impl<'a> Fitter<'a> {
         match merged.keys.get("additionalProperties") {
             Some(Value::Bool(false)) => drop(out.insert("additionalProperties".into(), false.into())),
             Some(schema @ Value::Object(_)) => {
-                out.insert("additionalProperties".into(), self.schema(schema, &merged.trail).into());
+                out.insert("additionalProperties".into(), self.schema(schema, &merged.path).into());
             }
             Some(_) | None => {}
         }
@@ -366,14 +366,15 @@ fn enumerated(merged: &Merged<'_>, kind: Option<&str>) -> Vec<Value> {
     values.iter().filter(|value| if strings { value.is_string() } else { value.is_number() }).cloned().collect()
 }
 
-/// A bound of a number. One that excludes its own value becomes one that does not, for integers the next, otherwise with words.
-fn bound(
+/// Inserts a bound of a number. The API supports only inclusive bounds. An exclusive bound of an integer becomes the next integer; for other
+/// numbers a note is added.
+fn insert_bound(
     merged: &Merged<'_>,
     kind: Option<&str>,
     key: &str,
     exclusive: &str,
     out: &mut Map<String, Value>,
-    words: &mut Vec<String>,
+    notes: &mut Vec<String>,
 ) {
     let number = |value: Option<&&Value>| value.filter(|value| value.is_number()).map(|value| (*value).clone());
     let inclusive = number(merged.keys.get(key));
@@ -388,7 +389,7 @@ fn bound(
             None => Some(excluded),
         },
         (Some(excluded), _) => {
-            words.push(format!("{} {excluded}", if step > 0 { "more than" } else { "less than" }));
+            notes.push(format!("{} {excluded}", if step > 0 { "more than" } else { "less than" }));
             Some(excluded)
         }
         (None, inclusive) => inclusive,
@@ -396,7 +397,7 @@ fn bound(
     out.extend(found.map(|value| (key.to_owned(), value)));
 }
 
-fn short(text: &str) -> String {
+fn truncated(text: &str) -> String {
     let mut text: String = text.chars().take(CONSTRAINT_CHARS + 1).collect();
     if text.chars().count() > CONSTRAINT_CHARS {
         text.pop();
@@ -406,8 +407,8 @@ fn short(text: &str) -> String {
     text
 }
 
-/// Adds title, default and description; constraints that became words are added to the description.
-fn describe(merged: &Merged<'_>, words: &[String], out: &mut Map<String, Value>) {
+/// Adds title, default and description; constraints that became notes are added to the description.
+fn describe(merged: &Merged<'_>, notes: &[String], out: &mut Map<String, Value>) {
     if let Some(title) = merged.text("title") {
         out.insert("title".into(), clean(title, PROPERTY_TEXT_BYTES).into());
     }
@@ -415,9 +416,9 @@ fn describe(merged: &Merged<'_>, words: &[String], out: &mut Map<String, Value>)
         out.insert("default".into(), (*default).clone());
     }
     let mut text = clean(merged.text("description").unwrap_or_default(), PROPERTY_TEXT_BYTES);
-    if !words.is_empty() {
+    if !notes.is_empty() {
         let space = if text.is_empty() { "" } else { " " };
-        text.push_str(&format!("{space}({})", clean(&words.join("; "), PROPERTY_TEXT_BYTES)));
+        text.push_str(&format!("{space}({})", clean(&notes.join("; "), PROPERTY_TEXT_BYTES)));
     }
     if !text.is_empty() {
         out.insert("description".into(), text.into());

@@ -1,8 +1,8 @@
-//! One connection to a server, without its I/O: the handshake, the table of requests, lists and their pages, calls and their clocks,
-//! requests of the server. The transport gives it what came ([`Input`]) and does what it says ([`Effect`]); the module's
-//! documentation has the table of both.
+//! One connection to a server without I/O: the handshake, the pending requests, lists and their pages, calls and their timeouts, and requests
+//! of the server. The shell gives it inputs ([`Input`]) and carries out the effects that it returns ([`Effect`]); the documentation of
+//! [`crate::mcp`] has a table of both.
 //!
-//! Time is given with every input. [`Session::due_ms`] says when [`Input::Tick`] is needed next.
+//! Every input comes with the present time. [`Session::due_ms`] returns when [`Input::Tick`] is needed next.
 
 mod calls;
 mod lists;
@@ -11,7 +11,7 @@ mod requests;
 mod tests;
 mod values;
 
-pub use values::{Ask, Call, Effect, Info, Input, Key, Outcome, Outgoing, QuestionId, Sent, Setup};
+pub use values::{Call, Effect, Info, Input, Key, Outcome, Outgoing, Query, QuestionId, Sent, Setup};
 
 use crate::base::level::Level;
 use crate::limits::mcp::{
@@ -22,13 +22,13 @@ use crate::mcp::catalog::{Catalog, List};
 use crate::mcp::text::{clean, clean_line};
 use crate::mcp::transport::message::{self, Message, RequestId, RpcError};
 use crate::task::spec::{CallError, ErrorKind};
-use calls::Running;
+use calls::RunningCall;
 use lists::Lists;
 use requests::Question;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 
-/// The versions of the protocol that can be used; the first is offered.
+/// The supported versions of the protocol. The client offers the first one.
 pub const VERSIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,24 +46,24 @@ enum Purpose {
     Initialize,
     List(List),
     Call(Key),
-    Ask(Key),
+    Query(Key),
 }
 
-/// A request that was sent, or that waits for a new handshake.
+/// A request that was sent or that waits for a new handshake.
 struct Request {
     purpose: Purpose,
     method: &'static str,
     params: Value,
-    /// Without one the request has a clock elsewhere.
+    /// `None` for requests whose timeout is handled elsewhere.
     timeout_ms: Option<u64>,
     due_ms: Option<u64>,
-    /// The handshake that it belongs to.
+    /// The handshake of the session in which it was sent.
     handshake: RequestId,
-    /// It was sent again because the server had lost the session.
+    /// Whether it was sent again because the server had lost the session.
     repeated: bool,
 }
 
-/// Things per second.
+/// Counts events per second.
 #[derive(Default)]
 struct Rate {
     second: u64,
@@ -71,7 +71,7 @@ struct Rate {
 }
 
 impl Rate {
-    /// Counts one more and returns how many there were in this second.
+    /// Counts an event and returns the number of events in this second.
     fn count(&mut self, now_ms: u64) -> u32 {
         if self.second != now_ms / 1000 {
             *self = Rate { second: now_ms / 1000, count: 0 };
@@ -96,7 +96,7 @@ pub struct Session {
     stalled: Vec<Request>,
     start_due_ms: Option<u64>,
     lists: Lists,
-    calls: BTreeMap<Key, Running>,
+    calls: BTreeMap<Key, RunningCall>,
     waiting: VecDeque<Call>,
     /// Calls of tools that are not listed; the list is requested once more.
     unlisted: Vec<Call>,
@@ -136,7 +136,7 @@ impl Session {
         }
     }
 
-    /// What the server said of itself in the last handshake.
+    /// The server's information from the last handshake.
     pub fn info(&self) -> &Info {
         &self.info
     }
@@ -149,23 +149,23 @@ impl Session {
         self.stage == Stage::Ready
     }
 
-    /// Whether lists were requested that have not come.
+    /// Whether some lists are still being read.
     pub fn is_listing(&self) -> bool {
         self.stage < Stage::Ready || self.sent.values().any(|request| matches!(request.purpose, Purpose::List(_)))
     }
 
-    /// When [`Input::Tick`] is needed; None: not before another input.
+    /// When [`Input::Tick`] is needed; `None` if it is not needed before another input.
     pub fn due_ms(&self) -> Option<u64> {
         let requests = self.sent.values().filter_map(|request| request.due_ms);
-        let calls = self.calls.values().filter_map(Running::due_ms);
+        let calls = self.calls.values().filter_map(RunningCall::due_ms);
         requests.chain(calls).chain(self.start_due_ms).chain(self.lists.due_ms()).min()
     }
 
-    /// Takes one input at a time that is never before that of the last one.
+    /// Handles one input. `now_ms` must not be before that of the previous input.
     pub fn handle(&mut self, input: Input, now_ms: u64) -> Vec<Effect> {
         self.now_ms = now_ms;
         if self.stage == Stage::New {
-            self.begin_clock();
+            self.start_startup_timer();
         }
         match input {
             Input::Start => self.start(),
@@ -176,7 +176,7 @@ impl Session {
             Input::Lost(why) => self.close(&why),
             Input::Call(call) => self.call(call),
             Input::Cancel { call, reason } => self.cancel(call, &reason),
-            Input::Ask { key, what } => self.ask(key, what),
+            Input::Query { key, query } => self.query(key, query),
             Input::Replied { question, reply } => self.replied(question, &reply),
             Input::Roots(roots) => self.roots_changed(roots),
             Input::Tick => {}
@@ -193,14 +193,14 @@ impl Session {
         }
     }
 
-    /// From now on the server has its time to start, unless it has begun already.
-    fn begin_clock(&mut self) {
+    /// Starts the timeout of the server's start, unless it is running.
+    fn start_startup_timer(&mut self) {
         self.start_due_ms.get_or_insert(self.now_ms + self.setup.startup_ms);
     }
 
     fn initialize(&mut self) {
         self.stage = Stage::Initializing;
-        self.begin_clock();
+        self.start_startup_timer();
         let params = json!({
             "protocolVersion": VERSIONS[0],
             "capabilities": {"roots": {"listChanged": true}, "elicitation": {"form": {}, "url": {}}},
@@ -222,7 +222,7 @@ impl Session {
         let kind = match request.purpose {
             Purpose::Initialize => Sent::Initialize(id),
             Purpose::List(_) => Sent::Request(id, None),
-            Purpose::Call(key) | Purpose::Ask(key) => Sent::Request(id, Some(key)),
+            Purpose::Call(key) | Purpose::Query(key) => Sent::Request(id, Some(key)),
         };
         let text = message::request(id, request.method, &request.params);
         self.out.push(Effect::Send(Outgoing { text, kind }));
@@ -252,7 +252,7 @@ impl Session {
         }
         let call = on.and_then(|id| self.call_of(id));
         if let Some(running) = call.and_then(|call| self.calls.get_mut(&call)) {
-            running.heard(self.now_ms, self.setup.timeout_ms);
+            running.reset_silence(self.now_ms, self.setup.timeout_ms);
         }
         match message {
             Message::Request { id, method, params } => {
@@ -273,24 +273,24 @@ impl Session {
         }
     }
 
-    /// The call that a request is for.
+    /// The call that a request belongs to.
     fn call_of(&self, id: RequestId) -> Option<Key> {
         match self.sent.get(&id)?.purpose {
             Purpose::Call(key) => Some(key),
-            Purpose::Initialize | Purpose::List(_) | Purpose::Ask(_) => None,
+            Purpose::Initialize | Purpose::List(_) | Purpose::Query(_) => None,
         }
     }
 
-    /// An answer. One that nobody waits for is dropped: it is late, or its request was cancelled.
+    /// Handles a response. A response without a pending request is late or belongs to a cancelled request, and is dropped.
     fn response(&mut self, id: Option<RequestId>, result: Result<Value, RpcError>) {
         let Some((id, request)) = id.and_then(|id| self.sent.remove_entry(&id)) else {
             return;
         };
         match request.purpose {
             Purpose::Initialize => self.initialized(result),
-            Purpose::List(list) => self.page(list, id, result),
+            Purpose::List(list) => self.list_page(list, id, result),
             Purpose::Call(key) => self.call_answered(key, result),
-            Purpose::Ask(key) => {
+            Purpose::Query(key) => {
                 let result = result.map_err(|error| match (request.method, error.code) {
                     ("resources/read", -32002) => ErrorKind::McpResourceNotFound.error(error.shown()),
                     _ => ErrorKind::McpToolError.error(error.shown()),
@@ -303,7 +303,7 @@ impl Session {
     fn initialized(&mut self, result: Result<Value, RpcError>) {
         let result = match result {
             Ok(result) => result,
-            Err(error) if error.is_modern() => {
+            Err(error) if error.is_too_new() => {
                 return self.end(&format!(
                     "it speaks only versions of MCP without a handshake, which are not supported; this program speaks {}",
                     VERSIONS.join(", ")
@@ -330,7 +330,7 @@ impl Session {
         self.list_all();
     }
 
-    /// The tools are listed.
+    /// Called when the tools are listed: the session is ready.
     fn ready(&mut self) {
         (self.stage, self.was_ready, self.start_due_ms) = (Stage::Ready, true, None);
         self.out.push(Effect::Ready);
@@ -347,15 +347,17 @@ impl Session {
             && let Some(running) = self.calls.get_mut(&key)
         {
             running.request = Some(id);
-            running.heard(self.now_ms, self.setup.timeout_ms);
+            running.reset_silence(self.now_ms, self.setup.timeout_ms);
         }
     }
 
-    fn ask(&mut self, key: Key, what: Ask) {
-        let (method, params, timeout_ms) = match what {
-            Ask::Prompt { name, arguments } => ("prompts/get", json!({"name": name, "arguments": arguments}), READ_MS),
-            Ask::Resource { uri } => ("resources/read", json!({"uri": uri}), READ_MS),
-            Ask::Ping => ("ping", Value::Null, PING_MS),
+    fn query(&mut self, key: Key, query: Query) {
+        let (method, params, timeout_ms) = match query {
+            Query::Prompt { name, arguments } => {
+                ("prompts/get", json!({"name": name, "arguments": arguments}), READ_MS)
+            }
+            Query::Resource { uri } => ("resources/read", json!({"uri": uri}), READ_MS),
+            Query::Ping => ("ping", Value::Null, PING_MS),
         };
         let refused = match self.stage {
             Stage::Ended => Some(format!("server {} is not connected", self.setup.server)),
@@ -366,14 +368,14 @@ impl Session {
             let result = Err(ErrorKind::McpToolError.error(why));
             return self.out.push(Effect::Answered { key, result });
         }
-        let request = self.new_request(Purpose::Ask(key), method, params, Some(timeout_ms));
+        let request = self.new_request(Purpose::Query(key), method, params, Some(timeout_ms));
         match self.stage {
             Stage::Ready => drop(self.send(request)),
             _ => self.stalled.push(request),
         }
     }
 
-    /// The server forgot the session: a new handshake, and each request that was lost is sent once more after it.
+    /// Called when the server has lost the session: begins a new handshake. Each lost request is sent once more after it.
     fn session_lost(&mut self, id: RequestId) {
         let Some(mut request) = self.sent.remove(&id) else {
             return;
@@ -382,19 +384,21 @@ impl Session {
         let (purpose, is_current) = (request.purpose, request.handshake == self.handshake);
         match purpose {
             Purpose::Initialize => return self.end("it lost the session during the handshake"),
-            Purpose::List(list) => self.lists.forget(list),
-            Purpose::Call(_) | Purpose::Ask(_) if again => self.give_up(purpose, "it lost the session twice in a row"),
-            Purpose::Call(_) | Purpose::Ask(_) if self.stage == Stage::Ready && !is_current => self.resend(request),
-            Purpose::Call(_) | Purpose::Ask(_) => self.stalled.push(request),
+            Purpose::List(list) => self.lists.abort(list),
+            Purpose::Call(_) | Purpose::Query(_) if again => {
+                self.fail_request(purpose, "it lost the session twice in a row")
+            }
+            Purpose::Call(_) | Purpose::Query(_) if self.stage == Stage::Ready && !is_current => self.resend(request),
+            Purpose::Call(_) | Purpose::Query(_) => self.stalled.push(request),
         }
         if is_current && self.stage > Stage::Initializing {
             self.sent.retain(|_, request| !matches!(request.purpose, Purpose::List(_)));
-            List::ALL.into_iter().for_each(|list| self.lists.forget(list));
+            List::ALL.into_iter().for_each(|list| self.lists.abort(list));
             self.initialize();
         }
     }
 
-    /// The transport could not get an answer.
+    /// Called when the transport could not get a response.
     fn failed(&mut self, id: RequestId, why: &str) {
         let Some(request) = self.sent.remove(&id) else {
             return;
@@ -402,15 +406,15 @@ impl Session {
         match request.purpose {
             Purpose::Initialize => self.end(why),
             Purpose::List(list) => self.list_failed(list, why),
-            purpose @ (Purpose::Call(_) | Purpose::Ask(_)) => self.give_up(purpose, why),
+            purpose @ (Purpose::Call(_) | Purpose::Query(_)) => self.fail_request(purpose, why),
         }
     }
 
-    fn give_up(&mut self, purpose: Purpose, why: &str) {
+    fn fail_request(&mut self, purpose: Purpose, why: &str) {
         let error = ErrorKind::McpToolError.error(format!("MCP server {}: {why}", self.setup.server));
         match purpose {
             Purpose::Call(key) => self.end_call(key, Outcome::Failed(error)),
-            Purpose::Ask(key) => self.out.push(Effect::Answered { key, result: Err(error) }),
+            Purpose::Query(key) => self.out.push(Effect::Answered { key, result: Err(error) }),
             Purpose::Initialize | Purpose::List(_) => {}
         }
     }
@@ -426,7 +430,7 @@ impl Session {
         }
     }
 
-    /// Ends the connection from this side.
+    /// Ends the connection.
     fn end(&mut self, why: &str) {
         if self.stage != Stage::Ended {
             self.out.push(Effect::End(format!("MCP server {}: {why}.", self.setup.server)));
@@ -434,19 +438,19 @@ impl Session {
         }
     }
 
-    /// Fails everything that waits for the server.
+    /// Fails all pending calls and queries.
     fn close(&mut self, why: &str) {
         self.stage = Stage::Ended;
         self.start_due_ms = None;
         self.lists = Lists::default();
         let requests = std::mem::take(&mut self.sent).into_values().chain(std::mem::take(&mut self.stalled));
-        for request in requests.filter(|request| matches!(request.purpose, Purpose::Ask(_))).collect::<Vec<_>>() {
-            self.give_up(request.purpose, why);
+        for request in requests.filter(|request| matches!(request.purpose, Purpose::Query(_))).collect::<Vec<_>>() {
+            self.fail_request(request.purpose, why);
         }
         let waiting = std::mem::take(&mut self.waiting).into_iter().chain(std::mem::take(&mut self.unlisted));
         let keys: Vec<Key> = self.calls.keys().copied().chain(waiting.map(|call| call.key)).collect();
         for key in keys {
-            self.give_up(Purpose::Call(key), why);
+            self.fail_request(Purpose::Call(key), why);
         }
     }
 

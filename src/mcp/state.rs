@@ -1,13 +1,13 @@
-//! The states of a server, their words on the wire, and when a server that ended is started again.
+//! The states of a server, their words in the protocol, and when an ended server is started again.
 
 use crate::limits::mcp::{FAILURES_REPORTED, RESTART_MS, RESTARTS_WITHIN_MS, UNREACHED_MS};
 use std::collections::{BTreeSet, VecDeque};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// The settings do not allow it; the text says why.
+    /// The settings do not allow the server. With the reason.
     Blocked(String),
-    /// A person switched it off.
+    /// The user has switched the server off.
     Disabled,
     /// The folder is not trusted.
     Untrusted,
@@ -16,7 +16,7 @@ pub enum State {
     NeedsLogin,
     Failed(String),
     Stopping,
-    /// It was stopped, because nobody used it. It is started again when it is needed.
+    /// The server was stopped because it was not used. It is started again when it is needed.
     Idle,
 }
 
@@ -32,7 +32,7 @@ impl State {
         }
     }
 
-    /// Why it is not connected, and what to do.
+    /// Why the server is not connected, and what to do about it.
     pub fn error(&self, server: &str) -> Option<String> {
         match self {
             State::Blocked(why) | State::Failed(why) => Some(why.clone()),
@@ -43,7 +43,7 @@ impl State {
     }
 }
 
-/// The starts of one server.
+/// The recent starts of one server.
 #[derive(Clone, Debug, Default)]
 pub struct Starts {
     recent: VecDeque<u64>,
@@ -57,7 +57,7 @@ impl Starts {
         }
     }
 
-    /// How long to wait before the next start of a server that ended. None: it was started too often.
+    /// How long to wait before an ended server is started again. `None` if it was started too often.
     pub fn wait_ms(&mut self, now_ms: u64) -> Option<u64> {
         self.recent.retain(|start| start + RESTARTS_WITHIN_MS > now_ms);
         match self.recent.len() {
@@ -66,23 +66,23 @@ impl Starts {
         }
     }
 
-    /// Somebody asked for it.
-    pub fn forget(&mut self) {
+    /// Clears the recorded starts, because the user has asked for a start.
+    pub fn reset(&mut self) {
         self.recent.clear();
     }
 }
 
-/// Whether a server that could not be reached is tried again, this long after the last time.
-pub fn is_reached_for_again(since_ms: u64) -> bool {
+/// Whether to try again to reach a server, `since_ms` after the last failure.
+pub fn is_retry_due(since_ms: u64) -> bool {
     since_ms >= UNREACHED_MS
 }
 
-/// The failures of a server that people have been told.
+/// The failures of a server that were reported to the user.
 #[derive(Debug, Default)]
-pub struct Told(BTreeSet<String>);
+pub struct ReportedFailures(BTreeSet<String>);
 
-impl Told {
-    /// Whether this one is new to them.
+impl ReportedFailures {
+    /// Records a failure. Returns whether it was not reported before.
     pub fn is_new(&mut self, why: &str) -> bool {
         if self.0.len() >= FAILURES_REPORTED && !self.0.contains(why) {
             self.0.clear();
@@ -96,14 +96,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_that_cannot_be_reached_is_left_alone_for_a_minute() {
-        assert!(!is_reached_for_again(UNREACHED_MS - 1) && is_reached_for_again(UNREACHED_MS));
+    fn an_unreachable_server_is_tried_again_after_a_minute() {
+        assert!(!is_retry_due(UNREACHED_MS - 1) && is_retry_due(UNREACHED_MS));
     }
 
     #[test]
-    fn a_failure_is_told_once() {
-        let mut told = Told::default();
-        let mut is_new = |number: usize| told.is_new(&format!("failure {number}"));
+    fn a_failure_is_reported_once() {
+        let mut reported = ReportedFailures::default();
+        let mut is_new = |number: usize| reported.is_new(&format!("failure {number}"));
         assert!((0..FAILURES_REPORTED).all(&mut is_new));
         assert!(!(0..FAILURES_REPORTED).any(&mut is_new), "as many as are remembered");
         assert!(is_new(FAILURES_REPORTED) && is_new(0) && !is_new(0), "one more empties the memory");
@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(waits, RESTART_MS, "five starts");
         assert_eq!(starts.wait_ms(1_000 + RESTARTS_WITHIN_MS - 1), None);
         assert_eq!(starts.wait_ms(1_000 + RESTARTS_WITHIN_MS), Some(8_000), "the first one is long ago");
-        starts.forget();
+        starts.reset();
         assert_eq!(starts.wait_ms(now), Some(1_000));
     }
 }

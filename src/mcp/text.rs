@@ -1,4 +1,4 @@
-//! Texts of servers, made safe to show: without characters that hide or reorder text, without known secrets, and limited in length.
+//! Makes texts of servers safe to show: removes characters that hide or reorder text, removes known secrets, and limits the length.
 
 use crate::base::lock::lock;
 use crate::base::secret::Secret;
@@ -7,33 +7,33 @@ use crate::limits::mcp::SECRET_CHARS;
 use regex_lite::Regex;
 use std::sync::{Arc, LazyLock, Mutex};
 
-/// The text without control characters (but line ends and tabs), and without characters that have no width or change the direction of
-/// the text; at most `most` bytes.
-pub fn clean(text: &str, most: usize) -> String {
+/// Removes control characters (except line ends and tabs), and characters that have no width or change the direction of the text. Truncates the
+/// text to `max_bytes`.
+pub fn clean(text: &str, max_bytes: usize) -> String {
     let is_hidden = |c: char| matches!(c, '\u{ad}' | '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2064}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}');
     let is_kept = |c: &char| matches!(c, '\n' | '\t') || !is_unsafe(*c) && !is_hidden(*c);
     let mut cleaned: String = text.chars().filter(is_kept).collect();
-    cut(&mut cleaned, most);
+    cut(&mut cleaned, max_bytes);
     cleaned
 }
 
-/// The same as one line.
-pub fn clean_line(text: &str, most: usize) -> String {
+/// Like [`clean`], but joins all lines into one.
+pub fn clean_line(text: &str, max_bytes: usize) -> String {
     let line: Vec<&str> = text.split_whitespace().collect();
-    clean(&line.join(" "), most)
+    clean(&line.join(" "), max_bytes)
 }
 
-/// Cuts a text between characters; a mark shows it.
-pub fn cut(text: &mut String, most: usize) {
+/// Truncates a text at a character boundary and appends `…`.
+pub fn cut(text: &mut String, max_bytes: usize) {
     const MARK: &str = "…";
-    if text.len() > most {
-        text.truncate(text.floor_char_boundary(most.saturating_sub(MARK.len())));
+    if text.len() > max_bytes {
+        text.truncate(text.floor_char_boundary(max_bytes.saturating_sub(MARK.len())));
         text.push_str(MARK);
     }
 }
 
-/// Arguments of a program, for people: only those that are flags, paths, or names for certain. Whatever may be a secret or may hold one
-/// is a mark, and so is all that follows the name of one.
+/// The arguments of a program, for people. Only arguments that are certainly flags, paths or names are shown. Arguments that may be or
+/// contain secrets, and the argument after a flag that may announce a secret, are replaced by `…`.
 pub fn without_secrets(args: &[String]) -> Vec<String> {
     const HIDDEN: &str = "…";
     let mut is_next_secret = false;
@@ -48,8 +48,7 @@ pub fn without_secrets(args: &[String]) -> Vec<String> {
 /// The longest argument that is shown.
 const SHOWN_ARG_BYTES: usize = 64;
 
-/// Whether it is a flag whose value may be a secret. One letter says nothing about that, except for some that have no value or a
-/// usual one.
+/// Whether an argument is a flag whose value may be a secret. Flags of one letter count as such, except a few common ones that take no secret.
 fn announces_secret(arg: &str) -> bool {
     static WORDS: LazyLock<Regex> = LazyLock::new(|| {
         let parts = "(?i)key|auth|bearer|header|cookie|pass|jwt|cred|sign|session";
@@ -61,7 +60,7 @@ fn announces_secret(arg: &str) -> bool {
     !flag.contains(['=', ':']) && (is_letter || sounds_secret(flag) || WORDS.is_match(flag))
 }
 
-/// Whether it is a flag without a value. After one hyphen there may be a letter and its value.
+/// Whether an argument is a flag without a value. After a single hyphen only one letter counts, because a value may follow the letter.
 fn is_plain_flag(arg: &str) -> bool {
     let is_name = |name: &str| name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
     match arg.strip_prefix("--") {
@@ -70,13 +69,13 @@ fn is_plain_flag(arg: &str) -> bool {
     }
 }
 
-/// Whether it is a path, or a name such as that of a package.
+/// Whether an argument is a path, or a name such as that of a package.
 fn is_plain_name(arg: &str) -> bool {
     let is_usual = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '@' | '.' | '_' | '-');
     arg.len() <= SHOWN_ARG_BYTES && arg.chars().all(is_usual) && !looks_secret(arg)
 }
 
-/// Whether it has a part that begins as the tokens of known services do, or that is as long as tokens are and has digits as they do.
+/// Whether a part of the text looks like a token: it has a prefix that known services use, or it is long and has both letters and digits.
 fn looks_secret(text: &str) -> bool {
     const BEGINS: [&str; 20] = [
         "sk-",
@@ -108,7 +107,7 @@ fn looks_secret(text: &str) -> bool {
     })
 }
 
-/// Whether what has this name is usually secret.
+/// Whether a value with this name is usually secret.
 pub fn sounds_secret(name: &str) -> bool {
     static WORDS: LazyLock<Regex> = LazyLock::new(|| {
         let words = "(?i)password|passwd|secret|token|api.?key|credential|(?:^|[^a-z])(?:otp|pin)(?:[^a-z]|$)";
@@ -117,22 +116,22 @@ pub fn sounds_secret(name: &str) -> bool {
     WORDS.is_match(name)
 }
 
-/// Removes the secrets of one server from what it says.
+/// Removes the secrets of one server from its texts.
 #[derive(Clone, Debug, Default)]
 pub struct Redactor {
-    /// The longest first, because one may contain another. Clones share them.
+    /// The longest first, because one secret may contain another. Clones share the list.
     secrets: Arc<Mutex<Vec<Secret>>>,
 }
 
 impl Redactor {
-    /// Secrets with fewer than [`SECRET_CHARS`] characters are not looked for.
+    /// Secrets with fewer than [`SECRET_CHARS`] characters are ignored.
     pub fn new(secrets: impl IntoIterator<Item = Secret>) -> Redactor {
         let redactor = Redactor::default();
         secrets.into_iter().for_each(|secret| redactor.add(secret));
         redactor
     }
 
-    /// Another one, such as a token that was refreshed.
+    /// Adds a secret, such as a token that was refreshed.
     pub fn add(&self, secret: Secret) {
         let mut secrets = lock(&self.secrets);
         if secret.reveal().chars().count() >= SECRET_CHARS && !secrets.contains(&secret) {
@@ -159,10 +158,10 @@ mod tests {
 
     #[test]
     fn texts_are_cut_between_characters() {
-        for (text, most, expected) in
+        for (text, max_bytes, expected) in
             [("abcd", 4, "abcd"), ("abcde", 4, "a…"), ("ééé", 5, "é…"), ("é", 1, "…"), ("", 0, "")]
         {
-            assert_eq!(clean(text, most), expected, "{text}");
+            assert_eq!(clean(text, max_bytes), expected, "{text}");
         }
     }
 

@@ -1,8 +1,8 @@
-//! Servers that a client names for its task. A network client may name URLs only, and only where the operator said so; anything else
-//! refuses the whole request. The user of this program, over its standard input, may name programs too.
+//! Servers that a client names for its task. A network client may name only URLs, and only those that the operator allows; otherwise the whole
+//! request is refused. The user of this program, over its standard input, may also name programs.
 
 use crate::limits::mcp::{CLIENT_HEADER_BYTES, CLIENT_SERVERS};
-use crate::mcp::config::{Definition, Environment, Isolation, Layer, Reach, Server, Transport};
+use crate::mcp::config::{AllowedAddresses, Definition, Environment, Isolation, Layer, Server, Transport};
 use crate::mcp::transport::url::Url;
 use crate::task::log::server::NamedServer;
 use serde_json::{Map, Value};
@@ -12,9 +12,9 @@ use serde_json::{Map, Value};
 pub enum ClientServers {
     #[default]
     Off,
-    /// Those on this machine, if the client is the same user on this machine.
+    /// Servers on this machine, if the client is the user who runs this program, on this machine.
     Loopback,
-    /// Those of these hosts, each with any port or one.
+    /// Servers on these hosts, each with one port or any port.
     Listed(Vec<(String, Option<u16>)>),
 }
 
@@ -28,21 +28,21 @@ pub enum Client {
     Other,
 }
 
-/// What the rules need to know of a request.
+/// The facts about a request that the rules depend on.
 pub struct Request<'a> {
     pub allowed: &'a ClientServers,
     pub client: Client,
     /// The ports that this program listens on.
     pub own_ports: &'a [u16],
-    /// The names of the operator's servers.
+    /// The names of the operator's servers, which clients may not use.
     pub taken: &'a [String],
 }
 
 const KEYS: [&str; 7] = ["url", "type", "headers", "timeout", "includeTools", "excludeTools", "description"];
 const LOCAL_KEYS: [&str; 4] = ["command", "args", "env", "cwd"];
 
-/// The servers of `mcpServers` in the settings of a task: an object by name, or a list of objects with a `name`. The error says which
-/// rule refuses the request. Addresses that a name resolves to are checked when the connection is made: [`Reach`].
+/// Reads the servers of `mcpServers` in the settings of a task: an object by name, or a list of objects with a `name`. The error names the rule
+/// that refuses the request. The IP addresses of a host are checked for every connection: [`AllowedAddresses`].
 pub fn servers(value: &Value, request: &Request<'_>) -> Result<Vec<Server>, String> {
     let mut entries: Vec<(String, Value)> = match value {
         Value::Null => return Ok(Vec::new()),
@@ -72,7 +72,7 @@ pub fn servers(value: &Value, request: &Request<'_>) -> Result<Vec<Server>, Stri
     entries.into_iter().map(|(name, entry)| server(&name, entry, request)).collect()
 }
 
-/// What the log says about a server.
+/// The server as it appears in the task's log.
 pub fn shown(server: &Server) -> NamedServer {
     let url = match &server.transport {
         Transport::Network { url, .. } => url.shown(),
@@ -89,7 +89,7 @@ fn named(mut entry: Value) -> Result<(String, Value), String> {
 }
 
 fn server(name: &str, entry: Value, request: &Request<'_>) -> Result<Server, String> {
-    // Variables are not expanded: the text stays as the client wrote it.
+    // Variables are not expanded; the text of the client is used unchanged.
     let nothing = Environment { get: &|_| None, is_credential: &|_| true };
     let mut read = Definition::read(name, &Value::Object(Map::new()), Layer::Client, &nothing)?;
     let Value::Object(mut members) = entry else { return Err(format!("mcpServers.{name} must be an object")) };
@@ -112,20 +112,20 @@ fn server(name: &str, entry: Value, request: &Request<'_>) -> Result<Server, Str
     read.expanded = members.clone();
     read.written = members;
     let server = read.server()?.ok_or_else(|| format!("mcpServers.{name} needs a url"))?;
-    let reach = match &server.transport {
-        Transport::Stdio { .. } => Reach::Free,
+    let addresses = match &server.transport {
+        Transport::Stdio { .. } => AllowedAddresses::Any,
         Transport::Network { url, headers, .. } => {
             let bytes: usize = headers.iter().map(|(name, value)| name.len() + value.reveal().len()).sum();
             if bytes > CLIENT_HEADER_BYTES {
                 return Err(format!("mcpServers.{name}.headers may have {CLIENT_HEADER_BYTES} bytes"));
             }
-            reach(name, url, request)?
+            addresses(name, url, request)?
         }
     };
-    Ok(Server { isolation: Isolation::Task, reach, ..server })
+    Ok(Server { isolation: Isolation::Task, addresses, ..server })
 }
 
-/// Some clients write maps of strings as lists of names and values.
+/// Converts a list of names and values, which some clients write instead of an object, into an object.
 fn by_name(value: Value) -> Value {
     let pair = |item: &Value| Some((item.get("name")?.as_str()?.to_owned(), item.get("value")?.clone()));
     match value.as_array().map(|items| items.iter().map(pair).collect::<Option<Map<_, _>>>()) {
@@ -134,8 +134,8 @@ fn by_name(value: Value) -> Value {
     }
 }
 
-/// Whether a URL may be visited, and at which addresses.
-fn reach(name: &str, url: &Url, request: &Request<'_>) -> Result<Reach, String> {
+/// Checks whether a client may use a URL. Returns the addresses that its host may have.
+fn addresses(name: &str, url: &Url, request: &Request<'_>) -> Result<AllowedAddresses, String> {
     let (host, port) = url.host_and_port();
     if url.has_user() {
         return Err(format!("mcpServers.{name}.url must not hold a user name or password; use headers"));
@@ -144,20 +144,20 @@ fn reach(name: &str, url: &Url, request: &Request<'_>) -> Result<Reach, String> 
         return Err(format!("mcpServers.{name}.url must not be this server itself"));
     }
     match (request.client, request.allowed) {
-        (Client::Local, _) => Ok(Reach::Free),
+        (Client::Local, _) => Ok(AllowedAddresses::Any),
         (_, ClientServers::Listed(hosts)) => {
             let fits = |(listed, only): &(String, Option<u16>)| {
                 listed.eq_ignore_ascii_case(host) && only.is_none_or(|only| only == port)
             };
             match hosts.iter().any(fits) {
-                true if url.is_address() => Ok(Reach::Listed),
-                true => Ok(Reach::Public),
+                true if url.is_address() => Ok(AllowedAddresses::Listed),
+                true => Ok(AllowedAddresses::Public),
                 false => Err(format!(
                     "mcpServers.{name}.url must be at one of the hosts that the operator listed (--client-mcp-host)"
                 )),
             }
         }
-        (_, ClientServers::Loopback | ClientServers::Off) if url.is_loopback() => Ok(Reach::Loopback),
+        (_, ClientServers::Loopback | ClientServers::Off) if url.is_loopback() => Ok(AllowedAddresses::Loopback),
         (_, ClientServers::Loopback | ClientServers::Off) => {
             Err(format!("mcpServers.{name}.url must be on this machine (localhost, 127.0.0.1 or [::1])"))
         }

@@ -1,4 +1,4 @@
-//! Which servers may be used: `mcp.allowed` and `mcp.excluded` of all layers, a flag of the command line, and the file in which people
+//! Decides which servers may be used, from `mcp.allowed` and `mcp.excluded` of all layers, a command-line flag, and the file in which users
 //! switch servers off.
 
 use crate::mcp::config::Layer;
@@ -7,16 +7,16 @@ use serde_json::Value;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Gate {
-    /// Only these, if there is a list.
+    /// If set, only these servers are allowed.
     allowed: Option<Vec<String>>,
     excluded: Vec<String>,
-    /// In small letters.
+    /// In lower case.
     disabled: Vec<String>,
 }
 
 impl Gate {
-    /// Adds the settings of a layer, the most general layer first. Exclusions add up. Lists of allowed servers replace each other;
-    /// that of a workspace can only narrow.
+    /// Adds the settings of a layer, the most general layer first. Exclusions of all layers are united. A list of allowed servers replaces the
+    /// previous one, but the list of a workspace can only narrow it.
     pub fn add(&mut self, settings: &Value, layer: &Layer) {
         let mcp = settings.get("mcp");
         let member = |key: &str, alias: &str| mcp.and_then(|mcp| mcp.get(key)).or(settings.get(alias)).map(names);
@@ -29,7 +29,7 @@ impl Gate {
         self.excluded.extend(member("excluded", "excludeMCPServers").unwrap_or_default());
     }
 
-    /// Allows only servers that are among these, too.
+    /// Removes the servers that are not in this list from the allowed ones.
     pub fn narrow(&mut self, names: &[String]) {
         match &mut self.allowed {
             Some(allowed) => allowed.retain(|name| names.contains(name)),
@@ -44,7 +44,7 @@ impl Gate {
         self.disabled.extend(off.map(|(name, _)| name.to_lowercase()));
     }
 
-    /// The state of a server that may not be used.
+    /// The state of a server if it may not be used.
     pub fn refuses(&self, server: &str) -> Option<State> {
         let has = |names: &[String], name: &str| names.iter().any(|one| one == name);
         if has(&self.excluded, server) {

@@ -284,7 +284,9 @@ fn the_user_of_the_program_may_name_programs_and_lists_of_names_and_values() {
     ]);
     assert!(of(Client::SameUser, wanted.clone()).is_err());
     let named = of(Client::Local, wanted).expect("they are allowed");
-    assert!(named.iter().all(|server| server.isolation == Isolation::Task && server.reach == Reach::Free));
+    assert!(
+        named.iter().all(|server| server.isolation == Isolation::Task && server.addresses == AllowedAddresses::Any)
+    );
     let Transport::Stdio { command, env, .. } = &named[0].transport else { panic!("no program") };
     assert_eq!((command.as_str(), env.as_slice()), ("prog", &[("K".to_owned(), Secret::new("v"))][..]));
     let Transport::Network { headers, .. } = &named[1].transport else { panic!("no URL") };
@@ -305,11 +307,11 @@ fn the_user_of_the_program_may_name_programs_and_lists_of_names_and_values() {
 fn where_the_addresses_of_named_servers_may_be() {
     let listed = ClientServers::Listed(vec![("h.example".into(), None), ("10.0.0.1".into(), None)]);
     for (allowed, url, expected) in [
-        (&ClientServers::Loopback, "http://localhost:9/", Reach::Loopback),
-        (&listed, "https://h.example/", Reach::Public),
-        (&listed, "http://10.0.0.1/", Reach::Listed),
+        (&ClientServers::Loopback, "http://localhost:9/", AllowedAddresses::Loopback),
+        (&listed, "https://h.example/", AllowedAddresses::Public),
+        (&listed, "http://10.0.0.1/", AllowedAddresses::Listed),
     ] {
         let request = Request { allowed, client: Client::SameUser, own_ports: &[], taken: &[] };
-        assert_eq!(servers(&json!({"s": {"url": url}}), &request).expect(url)[0].reach, expected, "{url}");
+        assert_eq!(servers(&json!({"s": {"url": url}}), &request).expect(url)[0].addresses, expected, "{url}");
     }
 }

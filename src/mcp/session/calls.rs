@@ -1,5 +1,5 @@
-//! Calls of tools: their queue, progress, clocks and cancellation. A call that changes something runs alone; calls that only read run
-//! beside each other.
+//! Calls of tools: their queue, progress, timeouts and cancellation. A call that may change something runs alone; read-only calls run
+//! concurrently.
 
 use super::requests::Question;
 use super::{Call, Effect, Key, Outcome, Purpose, QuestionId, Session, Stage};
@@ -12,28 +12,28 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 /// A call that was sent.
-pub(super) struct Running {
+pub(super) struct RunningCall {
     call: Call,
     read_only: bool,
-    /// None while people visit pages.
+    /// `None` while the user visits pages.
     pub(super) request: Option<RequestId>,
     silence_due_ms: u64,
     cap_due_ms: u64,
-    /// The clocks stand since then, because people are asked.
+    /// The timeouts are paused since this time, because the user is being asked.
     paused_ms: Option<u64>,
-    /// Pages that have to be visited before the call is repeated, by their ids.
+    /// The ids of the pages that the user has to visit before the call is repeated.
     pages: Option<BTreeSet<String>>,
-    /// It was repeated after its pages were visited.
+    /// Whether the call was repeated after its pages were visited.
     repeated: bool,
 }
 
-impl Running {
+impl RunningCall {
     pub(super) fn due_ms(&self) -> Option<u64> {
         self.paused_ms.is_none().then_some(self.silence_due_ms.min(self.cap_due_ms))
     }
 
-    /// Something came for the call: the clock of its silence starts again.
-    pub(super) fn heard(&mut self, now_ms: u64, timeout_ms: u64) {
+    /// Restarts the silence timeout, because a message for the call has arrived.
+    pub(super) fn reset_silence(&mut self, now_ms: u64, timeout_ms: u64) {
         self.silence_due_ms = now_ms + timeout_ms;
     }
 
@@ -44,7 +44,7 @@ impl Running {
     pub(super) fn resume(&mut self, now_ms: u64, timeout_ms: u64) {
         if let Some(since) = self.paused_ms.take() {
             self.cap_due_ms += now_ms - since;
-            self.heard(now_ms, timeout_ms);
+            self.reset_silence(now_ms, timeout_ms);
         }
     }
 }
@@ -74,7 +74,7 @@ impl Session {
         self.start_calls();
     }
 
-    /// Sends calls as long as the next one may run beside those that do.
+    /// Sends calls from the queue while the next one may run concurrently with the running ones.
     pub(super) fn start_calls(&mut self) {
         while let Some(call) = self.waiting.front().filter(|_| self.stage == Stage::Ready) {
             let read_only = self.catalog.tool(&call.tool).is_some_and(Tool::is_read_only);
@@ -85,7 +85,7 @@ impl Session {
             }
             let Some(call) = self.waiting.pop_front() else { return };
             let now_ms = self.now_ms;
-            let running = Running {
+            let running = RunningCall {
                 read_only,
                 request: None,
                 silence_due_ms: now_ms + self.setup.timeout_ms,
@@ -102,7 +102,7 @@ impl Session {
     }
 
     fn send_call(&mut self, key: Key) {
-        let Some(Running { call, .. }) = self.calls.get(&key) else { return };
+        let Some(RunningCall { call, .. }) = self.calls.get(&key) else { return };
         let params = json!({"name": call.tool, "arguments": call.arguments});
         let request = self.new_request(Purpose::Call(key), "tools/call", params, None);
         let id = self.send(request);
@@ -114,13 +114,13 @@ impl Session {
     pub(super) fn call_answered(&mut self, key: Key, result: Result<Value, RpcError>) {
         match result {
             Ok(result) => self.end_call(key, Outcome::Result(result)),
-            Err(error) if error.code == URL_ELICITATION_REQUIRED => self.needs_pages(key, &error),
+            Err(error) if error.code == URL_ELICITATION_REQUIRED => self.ask_to_visit_pages(key, &error),
             Err(error) => self.end_call(key, Outcome::Failed(self.error(&error.shown()))),
         }
     }
 
-    /// A call that fails until people have visited some pages.
-    fn needs_pages(&mut self, key: Key, error: &RpcError) {
+    /// Called when a call fails until the user has visited some pages: asks the user to visit them.
+    fn ask_to_visit_pages(&mut self, key: Key, error: &RpcError) {
         let listed = error.data.get("elicitations").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         let pages: Result<Vec<Elicitation>, String> = listed.iter().map(Elicitation::read).collect();
         let running = self.calls.get_mut(&key).filter(|running| !running.repeated);
@@ -129,7 +129,7 @@ impl Session {
         };
         let id = |page: &Elicitation| match page {
             Elicitation::Page { id, .. } => Some(id.clone()),
-            Elicitation::Form { .. } | Elicitation::Visited => None,
+            Elicitation::Form { .. } | Elicitation::ConfirmVisit => None,
         };
         let ids: Option<BTreeSet<String>> = pages.iter().map(id).collect();
         let Some(ids) = ids.filter(|ids| !ids.is_empty()) else {
@@ -142,17 +142,17 @@ impl Session {
         }
     }
 
-    /// A question about a page of a call was answered.
+    /// Called when the user has agreed to visit a page of a call.
     pub(super) fn page_accepted(&mut self, key: Key) {
         if self.questions.values().all(|question| question.call != key) {
             self.page_visited(&key, |pages| pages.is_empty());
             if self.calls.get(&key).is_some_and(|running| running.pages.is_some()) {
-                self.ask_people(None, key, Elicitation::Visited);
+                self.ask_people(None, key, Elicitation::ConfirmVisit);
             }
         }
     }
 
-    /// The server says that people completed a page.
+    /// Called when the server says that the user has completed a page.
     pub(super) fn page_completed(&mut self, id: &str) {
         let keys: Vec<Key> = self.calls.keys().copied().collect();
         for key in keys {
@@ -160,14 +160,14 @@ impl Session {
         }
     }
 
-    pub(super) fn visited(&mut self, key: Key) {
+    pub(super) fn visit_confirmed(&mut self, key: Key) {
         self.page_visited(&key, |_| true);
     }
 
-    /// Repeats a call whose pages are all accepted and visited.
+    /// Repeats a call when all its pages are accepted and visited.
     fn page_visited(&mut self, key: &Key, is_complete: impl FnOnce(&mut BTreeSet<String>) -> bool) {
         let of_call = |question: &Question| question.call == *key;
-        let is_asked = self.questions.values().any(|one| of_call(one) && one.elicitation != Elicitation::Visited);
+        let is_asked = self.questions.values().any(|one| of_call(one) && one.elicitation != Elicitation::ConfirmVisit);
         let Some(running) = self.calls.get_mut(key) else { return };
         if running.pages.as_mut().is_some_and(is_complete) && !is_asked {
             (running.pages, running.repeated) = (None, true);
@@ -194,7 +194,7 @@ impl Session {
         }
     }
 
-    /// Ends a call, whether it runs or waits. Its questions are withdrawn, and a late answer finds nobody.
+    /// Ends a running or queued call. Withdraws its questions; a late response is dropped.
     pub(super) fn end_call(&mut self, key: Key, outcome: Outcome) {
         self.calls.remove(&key);
         self.waiting.retain(|call| call.key != key);
@@ -211,7 +211,7 @@ impl Session {
     }
 
     pub(super) fn calls_due(&mut self) {
-        let is_due = |running: &Running| running.due_ms().is_some_and(|due| due <= self.now_ms);
+        let is_due = |running: &RunningCall| running.due_ms().is_some_and(|due| due <= self.now_ms);
         let due: Vec<Key> = self.calls.iter().filter(|(_, running)| is_due(running)).map(|(key, _)| *key).collect();
         for key in due {
             let silent = self.calls.get(&key).is_some_and(|running| running.silence_due_ms <= self.now_ms);
@@ -220,14 +220,14 @@ impl Session {
                 false => format!("it ran for {} s, the longest time of a call", CALL_MS / 1000),
             };
             self.cancel_sent(key, &why);
-            self.give_up(Purpose::Call(key), &format!("{why}; the call was cancelled"));
+            self.fail_request(Purpose::Call(key), &format!("{why}; the call was cancelled"));
         }
     }
 
     pub(super) fn progress(&mut self, id: RequestId, params: &Value) {
         let Some(key) = self.call_of(id) else { return };
         if let Some(running) = self.calls.get_mut(&key) {
-            running.heard(self.now_ms, self.setup.timeout_ms);
+            running.reset_silence(self.now_ms, self.setup.timeout_ms);
         }
         let number = |name: &str| params.get(name).and_then(Value::as_f64);
         let count = match (number("progress"), number("total")) {

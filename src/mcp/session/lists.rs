@@ -1,5 +1,5 @@
-//! Lists of a server: read page by page, and again when the server says that they changed. One refresh of a list runs at a time, one
-//! more can wait, and a failed one keeps the old list.
+//! Reads the lists of a server page by page, and again when the server says that they have changed. One refresh of a list runs at a time, and
+//! one more can be pending. If a refresh fails, the old list is kept.
 
 use super::{Effect, Purpose, Session, Stage};
 use crate::limits::mcp::{LIST_MS, LIST_PAGES, LIST_TRIES, REFRESH_MS};
@@ -16,12 +16,12 @@ pub(super) struct Lists([Refresh; List::ALL.len()]);
 #[derive(Default)]
 struct Refresh {
     wanted: bool,
-    /// The next one may start then.
+    /// The next refresh may not start before this time.
     not_before_ms: u64,
     running: Option<Paging>,
 }
 
-/// A list as far as it has been read.
+/// A list that is being read.
 #[derive(Default)]
 struct Paging {
     request: Option<RequestId>,
@@ -43,8 +43,8 @@ impl Lists {
         waiting.map(|refresh| refresh.not_before_ms).min()
     }
 
-    /// Drops a refresh whose request was lost.
-    pub(super) fn forget(&mut self, list: List) {
+    /// Aborts a refresh whose request was lost.
+    pub(super) fn abort(&mut self, list: List) {
         self.of(list).running = None;
     }
 }
@@ -65,7 +65,7 @@ impl Session {
         }
     }
 
-    /// Requests a list now, or as soon as it may be.
+    /// Requests a list now, or as soon as the minimum interval allows.
     pub(super) fn refresh(&mut self, list: List) {
         self.lists.of(list).wanted = true;
         self.refresh_due();
@@ -81,12 +81,12 @@ impl Session {
             if refresh.wanted && refresh.running.is_none() && refresh.not_before_ms <= now_ms {
                 refresh.wanted = false;
                 refresh.running = Some(Paging::default());
-                self.request_page(list);
+                self.request_list_page(list);
             }
         }
     }
 
-    fn request_page(&mut self, list: List) {
+    fn request_list_page(&mut self, list: List) {
         let cursor = self.lists.of(list).running.as_ref().and_then(|paging| paging.cursor.clone());
         let params = cursor.map_or_else(|| json!({}), |cursor| json!({"cursor": cursor}));
         let request = self.new_request(Purpose::List(list), list.method(), params, Some(LIST_MS));
@@ -96,7 +96,7 @@ impl Session {
         }
     }
 
-    pub(super) fn page(&mut self, list: List, id: RequestId, result: Result<Value, RpcError>) {
+    pub(super) fn list_page(&mut self, list: List, id: RequestId, result: Result<Value, RpcError>) {
         if self.lists.of(list).running.as_ref().is_none_or(|paging| paging.request != Some(id)) {
             return;
         }
@@ -123,23 +123,23 @@ impl Session {
         }
         match stop {
             Some(stop) => self.list_ended(list, Ok(Some(stop))),
-            None => self.request_page(list),
+            None => self.request_list_page(list),
         }
     }
 
-    /// The transport could not get a page. A list changes nothing, so it is requested again.
+    /// Called when the transport could not get a page. Reading a list has no effects, so the page is requested again.
     pub(super) fn list_failed(&mut self, list: List, why: &str) {
         let Some(paging) = &mut self.lists.of(list).running else {
             return;
         };
         paging.tries += 1;
         match paging.tries < LIST_TRIES {
-            true => self.request_page(list),
+            true => self.request_list_page(list),
             false => self.list_ended(list, Err(why.to_owned())),
         }
     }
 
-    /// A refresh ended: completely, with a reason to stop before the end, or not at all.
+    /// Called at the end of a refresh: `Ok` with a reason if it stopped early, or an error if there is no list.
     fn list_ended(&mut self, list: List, ended: Result<Option<String>, String>) {
         let refresh = self.lists.of(list);
         refresh.not_before_ms = self.now_ms + REFRESH_MS;
@@ -172,7 +172,7 @@ impl Session {
         }
     }
 
-    /// Calls whose tool was not listed run if it is now.
+    /// Runs the calls whose tool was not listed before but is listed now. Fails the others.
     fn start_unlisted(&mut self) {
         for call in std::mem::take(&mut self.unlisted) {
             if self.catalog.tool(&call.tool).is_some() {
@@ -188,7 +188,7 @@ impl Session {
 }
 
 impl Paging {
-    /// Adds the items of a page. The result is a reason to stop.
+    /// Adds the items of a page. Returns a reason to stop, if there is one.
     fn add(&mut self, list: List, items: &[Value]) -> Option<String> {
         for item in items {
             if self.found.len(list) == list.most_items() {

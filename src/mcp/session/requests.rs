@@ -1,4 +1,4 @@
-//! What a server sends of its own accord: requests, which are all answered, and notifications.
+//! Requests and notifications of the server. Every request is answered.
 
 use super::{Effect, Key, Outcome, QuestionId, Session, Stage};
 use crate::base::level::Level;
@@ -11,10 +11,10 @@ use crate::mcp::transport::message::{METHOD_NOT_FOUND, RpcError, own_id};
 use crate::task::form::Reply;
 use serde_json::{Value, json};
 
-/// A question that people have not answered yet.
+/// A question that the user has not answered yet.
 pub(super) struct Question {
     pub(super) call: Key,
-    /// The request of the server. None: a call needs a page to be visited.
+    /// The id of the server's request. `None` if the question is about pages that a call needs.
     request: Option<Value>,
     pub(super) elicitation: Elicitation,
 }
@@ -36,7 +36,7 @@ impl Session {
     }
 
     fn elicit(&mut self, id: Value, params: &Value, call: Option<Key>) {
-        // Over a pipe nothing says which call it is for: then it is the newest.
+        // Over a pipe, a request does not tell which call it belongs to. The newest call is assumed.
         let call = call.or_else(|| self.calls.last_key_value().map(|(key, _)| *key));
         let why = match (call, Elicitation::read(params)) {
             (None, _) => "it asked a question while no call was running, which was declined".to_owned(),
@@ -51,7 +51,7 @@ impl Session {
                 return self.ask_people(Some(id), call, elicitation);
             }
         };
-        // These are as many as the server likes, so they count as its log messages.
+        // The server may send any number of these, so they count towards the limit of its log messages.
         match self.logs.count(self.now_ms) > LOGS_PER_SECOND {
             true => self.logs_dropped += 1,
             false => self.notice(why),
@@ -75,7 +75,9 @@ impl Session {
                 self.respond(&request, Ok(form::result(reply, &question.elicitation)));
                 self.resume(question.call);
             }
-            (None, Reply::Accept(_)) if question.elicitation == Elicitation::Visited => self.visited(question.call),
+            (None, Reply::Accept(_)) if question.elicitation == Elicitation::ConfirmVisit => {
+                self.visit_confirmed(question.call)
+            }
             (None, Reply::Accept(_)) => self.page_accepted(question.call),
             (None, Reply::Decline | Reply::Cancel) => {
                 let error = self.error("the call needs a page to be visited, which was declined");
@@ -84,7 +86,7 @@ impl Session {
         }
     }
 
-    /// The clocks of a call go on when its last question is answered.
+    /// Resumes the timeouts of a call when its last question was answered.
     fn resume(&mut self, call: Key) {
         let is_asked = self.questions.values().any(|question| question.call == call);
         if let Some(running) = self.calls.get_mut(&call).filter(|_| !is_asked) {
@@ -92,7 +94,7 @@ impl Session {
         }
     }
 
-    /// Nobody is asked any more.
+    /// Withdraws a question.
     pub(super) fn withdraw(&mut self, id: QuestionId) {
         if let Some(question) = self.questions.remove(&id) {
             self.out.push(Effect::Withdrawn { question: id, call: question.call });

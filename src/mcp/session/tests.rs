@@ -388,16 +388,16 @@ fn roots_that_change_are_told() {
 #[test]
 fn prompts_resources_and_pings_are_requested_and_answered() {
     let mut client = connected(json!([]));
-    client.input(Input::Ask { key: Key(1), what: Ask::Prompt { name: "p".into(), arguments: Map::new() } });
+    client.input(Input::Query { key: Key(1), query: Query::Prompt { name: "p".into(), arguments: Map::new() } });
     assert_eq!(client.only()["params"], json!({"name": "p", "arguments": {}}));
     client.answer(&json!(3), json!({"messages": []}));
     assert_eq!(client.take(), [Effect::Answered { key: Key(1), result: Ok(json!({"messages": []})) }]);
-    client.input(Input::Ask { key: Key(2), what: Ask::Resource { uri: "a:b".into() } });
+    client.input(Input::Query { key: Key(2), query: Query::Resource { uri: "a:b".into() } });
     client.receive(json!({"id": 4, "error": {"code": -32002, "message": "gone"}}));
     client.only();
     let missing = ErrorKind::McpResourceNotFound.error("-32002: gone");
     assert_eq!(client.take(), [Effect::Answered { key: Key(2), result: Err(missing) }]);
-    client.input(Input::Ask { key: Key(3), what: Ask::Ping });
+    client.input(Input::Query { key: Key(3), query: Query::Ping });
     client.later(PING_MS);
     assert_eq!(client.methods(), ["ping", "notifications/cancelled"]);
     assert!(matches!(&client.take()[..], [Effect::Answered { key: Key(3), result: Err(_) }]));

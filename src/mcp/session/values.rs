@@ -1,4 +1,4 @@
-//! What goes into a session and what comes out of it.
+//! The inputs and effects of a session.
 
 use crate::base::level::Level;
 use crate::mcp::catalog::{Catalog, List};
@@ -9,11 +9,11 @@ use crate::task::form::Reply;
 use crate::task::spec::CallError;
 use serde_json::{Map, Value};
 
-/// A call or a request of the shell, which chooses the number.
+/// Identifies a call or a query of the shell. The shell chooses the number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key(pub u64);
 
-/// A question of the server to people.
+/// Identifies a question of the server to the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct QuestionId(pub u64);
 
@@ -23,11 +23,11 @@ pub struct Setup {
     /// The version of this program.
     pub version: String,
     pub roots: Vec<Root>,
-    /// Calls may run at the same time.
+    /// Whether calls may run concurrently.
     pub parallel: bool,
     pub timeout_ms: u64,
     pub startup_ms: u64,
-    /// What is known from an earlier connection.
+    /// The catalog of an earlier connection.
     pub catalog: Catalog,
 }
 
@@ -35,19 +35,19 @@ pub struct Setup {
 pub enum Input {
     /// The transport can send.
     Start,
-    /// A message came; over HTTP with the request whose response it came with.
+    /// A message has arrived; over HTTP with the request whose response contained it.
     Message {
         message: Message,
         on: Option<RequestId>,
     },
-    /// A line or an event came that is no message.
+    /// A line or an event has arrived that is not a message.
     Junk(String),
-    /// A request was not answered, and cannot be any more.
+    /// A request has failed and will not be answered.
     Failed {
         request: RequestId,
         why: String,
     },
-    /// The server does not know the session that a request belonged to (HTTP).
+    /// The server has lost the session of a request (HTTP).
     SessionLost(RequestId),
     /// The connection ended.
     Lost(String),
@@ -56,11 +56,11 @@ pub enum Input {
         call: Key,
         reason: String,
     },
-    Ask {
+    Query {
         key: Key,
-        what: Ask,
+        query: Query,
     },
-    /// People answered a question, or cannot.
+    /// The user has answered a question, or cannot be asked.
     Replied {
         question: QuestionId,
         reply: Reply,
@@ -77,9 +77,9 @@ pub struct Call {
     pub arguments: Value,
 }
 
-/// A request of the shell that is no call.
+/// A request of the shell other than a tool call.
 #[derive(Clone, Debug)]
-pub enum Ask {
+pub enum Query {
     Prompt { name: String, arguments: Map<String, Value> },
     Resource { uri: String },
     Ping,
@@ -92,7 +92,7 @@ pub enum Effect {
     Initialized,
     /// The tools are listed, or there are none: the server is connected.
     Ready,
-    /// A list changed; it is in [`Session::catalog`].
+    /// A list has changed; the new one is in [`Session::catalog`].
     Changed(List),
     /// Live output of a call.
     Progress {
@@ -107,25 +107,25 @@ pub enum Effect {
         key: Key,
         result: Result<Value, CallError>,
     },
-    /// People are asked in the course of a call.
+    /// The server asks the user a question during a call.
     Question {
         question: QuestionId,
         call: Key,
         elicitation: Elicitation,
     },
-    /// The answer to a question is not needed any more.
+    /// A question is withdrawn.
     Withdrawn {
         question: QuestionId,
         call: Key,
     },
-    /// The server logged something.
+    /// A log message of the server.
     Log {
         level: Level,
         text: String,
     },
-    /// For people, a sentence.
+    /// A message for people, as a sentence.
     Notice(String),
-    /// The connection has to be ended, for this reason.
+    /// The connection must be closed for this reason.
     End(String),
 }
 
@@ -147,13 +147,13 @@ pub struct Outgoing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
     Initialize(RequestId),
-    /// A request, with the call or request of the shell that it is for.
+    /// A request, with the call or query of the shell that it belongs to.
     Request(RequestId, Option<Key>),
-    /// A notification or a response: nothing is answered.
+    /// A notification or a response. The server does not respond to it.
     Other,
 }
 
-/// What the server said of itself.
+/// The server's information from the handshake.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Info {
     /// The version of the protocol.

@@ -1,5 +1,5 @@
-//! The transports over HTTP without their connections: which header fields a request has, what a response means, and how event streams
-//! are read and resumed. The shell makes the requests; redirections are not followed by its client but told by [`Endpoint::judge`].
+//! The HTTP transports without I/O: which header fields a request has, what a response means, and how event streams are read and resumed. The
+//! shell sends the requests. Its HTTP client does not follow redirections; [`Endpoint::interpret`] returns them.
 
 use crate::base::http::Headers;
 use crate::base::secret::Secret;
@@ -11,14 +11,14 @@ use crate::mcp::transport::message::{self, Message, RequestId};
 use crate::mcp::transport::url::Url;
 use crate::wire::sse::{Decoder, TooLarge};
 
-/// Where the messages of a connection go, and with which header fields.
+/// The URL and the header fields of a connection's requests.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     pub url: Url,
     pub kind: Network,
-    /// From the settings.
+    /// The header fields of the settings.
     pub headers: Vec<(String, Secret)>,
-    /// A stored token.
+    /// The token of the stored login.
     pub token: Option<Secret>,
     session: Option<Secret>,
     version: Option<String>,
@@ -29,13 +29,13 @@ pub struct Endpoint {
 pub enum Request<'a> {
     /// A POST with a message.
     Post(Sent),
-    /// A GET for an event stream, which may go on after an event.
+    /// A GET for an event stream, which may be resumed after an event.
     Stream { last_id: Option<&'a str> },
-    /// The end of the session.
+    /// A DELETE that ends the session.
     Delete,
 }
 
-/// A response, with its whole body if its status is not 2xx.
+/// A response, with the beginning of its body if its status is not 2xx.
 pub struct Response<'a> {
     pub status: u16,
     pub headers: &'a Headers,
@@ -50,21 +50,21 @@ pub enum Next {
     Done,
     /// The body is one JSON text: [`read_body`].
     Body,
-    /// The body is an event stream: [`Events`].
+    /// The body is an event stream: [`EventStream`].
     Events,
-    /// The server has no stream of its own; that is no failure.
+    /// The server has no GET stream. This is not an error.
     NoStream,
-    /// The session does not exist any more: forget it and give [`Input::SessionLost`](crate::mcp::session::Input) to the session.
+    /// The session does not exist any more. Clear it and give [`Input::SessionLost`](crate::mcp::session::Input) to the session.
     SessionLost,
-    /// The server may speak the older transport: connect with [`Network::Sse`].
+    /// The server may support only the older transport. Connect with [`Network::Sse`].
     TrySse,
     /// The credentials are missing or not accepted; `challenge` is the `WWW-Authenticate` field.
     NeedsLogin { challenge: Option<String> },
-    /// Send the same request there, once.
+    /// Send the same request to this URL, once.
     Redirect(Url),
-    /// The messages of an error body answer the request.
+    /// The error body contains messages, which answer the request.
     Messages(Vec<Message>),
-    /// For people.
+    /// The request has failed; the text is for people.
     Failed(String),
 }
 
@@ -73,8 +73,8 @@ impl Endpoint {
         Endpoint { url, kind, headers, token: None, session: None, version: None }
     }
 
-    /// Takes the session from the response to `initialize`.
-    pub fn open(&mut self, headers: &Headers) -> Result<(), String> {
+    /// Stores the session id from the response to `initialize`.
+    pub fn set_session(&mut self, headers: &Headers) -> Result<(), String> {
         self.session = match headers.get("mcp-session-id") {
             Some(id) if (1..=256).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_graphic()) => {
                 Some(Secret::new(id))
@@ -85,13 +85,13 @@ impl Endpoint {
         Ok(())
     }
 
-    /// The version of the protocol that was agreed on.
-    pub fn agree(&mut self, version: &str) {
+    /// Stores the negotiated version of the protocol.
+    pub fn set_version(&mut self, version: &str) {
         self.version = Some(version.to_owned());
     }
 
-    /// Forgets a session that the server lost.
-    pub fn forget(&mut self) {
+    /// Clears the session, because the server has lost it.
+    pub fn clear_session(&mut self) {
         (self.session, self.version) = (None, None);
     }
 
@@ -99,7 +99,7 @@ impl Endpoint {
         self.session.is_some()
     }
 
-    /// The header fields of a request, beside those that every client sends.
+    /// The header fields of a request, except those that the HTTP client adds.
     pub fn fields(&self, request: Request<'_>) -> Vec<(String, Secret)> {
         let mut fields = self.headers.clone();
         let mut add = |name: &str, value: &str| fields.push((name.to_owned(), Secret::new(value)));
@@ -130,7 +130,7 @@ impl Endpoint {
         self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"))
     }
 
-    pub fn judge(&self, request: Request<'_>, response: &Response<'_>) -> Next {
+    pub fn interpret(&self, request: Request<'_>, response: &Response<'_>) -> Next {
         let is_initialize = matches!(request, Request::Post(Sent::Initialize(_)));
         let had_session = self.session.is_some() && !is_initialize;
         match (response.status, request) {
@@ -139,7 +139,7 @@ impl Endpoint {
             (307 | 308, _) => match response.headers.get("location").map(|to| self.url.join(to)) {
                 Some(Ok(url)) => Next::Redirect(url),
                 Some(Err(why)) => Next::Failed(why),
-                None => self.failure(response),
+                None => self.unexpected(response),
             },
             (401 | 403, _) if self.has_authorization() => {
                 Next::Failed(format!("the server answered {}; check headers", response.status))
@@ -152,20 +152,20 @@ impl Endpoint {
             (404 | 405, Request::Stream { last_id: None }) if self.kind != Network::Sse => Next::NoStream,
             (_, Request::Post(Sent::Initialize(_) | Sent::Request(..))) => {
                 let messages = error_messages(response.body);
-                let is_modern = messages.iter().flatten().any(is_modern);
+                let is_too_new = messages.iter().flatten().any(is_too_new);
                 match messages {
                     _ if is_initialize
                         && self.kind == Network::Either
                         && matches!(response.status, 400 | 404 | 405)
-                        && !is_modern =>
+                        && !is_too_new =>
                     {
                         Next::TrySse
                     }
                     Some(messages) => Next::Messages(messages),
-                    None => self.failure(response),
+                    None => self.unexpected(response),
                 }
             }
-            _ => self.failure(response),
+            _ => self.unexpected(response),
         }
     }
 
@@ -181,19 +181,19 @@ impl Endpoint {
                 "{} answered with the content type \"{}\" instead of JSON or events: {}",
                 self.url.shown(),
                 clean_line(kind, 80),
-                head(response.body)
+                excerpt(response.body)
             )),
         }
     }
 
-    fn failure(&self, response: &Response<'_>) -> Next {
-        Next::Failed(format!("{} answered {}: {}", self.url.shown(), response.status, head(response.body)))
+    fn unexpected(&self, response: &Response<'_>) -> Next {
+        Next::Failed(format!("{} answered {}: {}", self.url.shown(), response.status, excerpt(response.body)))
     }
 }
 
-/// The messages of a body. Errors that have no id of ours answer the request that the body came with.
+/// Parses the messages of a body. An error without a valid id answers the request whose response has this body.
 pub fn read_body(body: &[u8]) -> Result<Vec<Message>, String> {
-    message::read(body).ok_or_else(|| format!("the server sent a body that is no message: {}", head(body)))
+    message::read(body).ok_or_else(|| format!("the server sent a body that is no message: {}", excerpt(body)))
 }
 
 fn error_messages(body: &[u8]) -> Option<Vec<Message>> {
@@ -202,51 +202,51 @@ fn error_messages(body: &[u8]) -> Option<Vec<Message>> {
     messages.iter().any(is_error).then_some(messages)
 }
 
-fn is_modern(message: &Message) -> bool {
-    matches!(message, Message::Response { result: Err(error), .. } if error.is_modern())
+fn is_too_new(message: &Message) -> bool {
+    matches!(message, Message::Response { result: Err(error), .. } if error.is_too_new())
 }
 
 fn mentions_session(body: &[u8]) -> bool {
     String::from_utf8_lossy(body).to_ascii_lowercase().contains("session")
 }
 
-fn head(body: &[u8]) -> String {
+fn excerpt(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(&body[..body.len().min(4 * BODY_SHOWN_BYTES)]);
     if text.trim().is_empty() { "(no body)".into() } else { clean_line(&text, BODY_SHOWN_BYTES) }
 }
 
-/// What an event stream brings.
+/// An event of an event stream.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     Message(Message),
-    /// Where messages are posted to (the older transport).
+    /// The URL for POSTs (older transport).
     Endpoint(Url),
-    /// Neither.
+    /// An event that is not a message.
     Junk(String),
 }
 
 /// An event stream: the response to a request, the GET stream, or the one stream of the older transport.
 #[derive(Debug)]
-pub struct Events {
+pub struct EventStream {
     decoder: Decoder,
-    /// What the older transport begins with is still missing; addresses are resolved against this one.
+    /// Set while the first event of the older transport (`endpoint`) is missing. Its URL is resolved against this one.
     endpoint_of: Option<Url>,
-    /// The request that is answered.
+    /// The request that the stream answers.
     request: Option<RequestId>,
     answered: bool,
     bytes: usize,
-    /// The last id of streams before this one.
+    /// The last event id of the streams that this one resumes.
     resumed_id: String,
     retry_ms: Option<u64>,
     tries: u32,
 }
 
-/// How to go on after the end of a stream.
+/// What to do at the end of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum After {
-    /// The answer came.
+pub enum StreamEnd {
+    /// The response is complete.
     Complete,
-    /// Open a GET stream after this time that goes on after the event, and call [`Events::resume`].
+    /// After this time, open a GET stream that resumes after the event, and call [`EventStream::resume`].
     Resume {
         last_id: String,
         wait_ms: u64,
@@ -254,10 +254,10 @@ pub enum After {
     Lost(String),
 }
 
-impl Events {
-    /// The response to a request. None: the GET stream, which answers none.
-    pub fn new(request: Option<RequestId>) -> Events {
-        Events {
+impl EventStream {
+    /// The stream of a response. `None` for the GET stream, which does not answer a request.
+    pub fn new(request: Option<RequestId>) -> EventStream {
+        EventStream {
             decoder: Decoder::new(MESSAGE_BYTES),
             endpoint_of: None,
             request,
@@ -270,11 +270,11 @@ impl Events {
     }
 
     /// The stream of the older transport, which was requested from `url`.
-    pub fn older(url: Url) -> Events {
-        Events { endpoint_of: Some(url), ..Events::new(None) }
+    pub fn legacy(url: Url) -> EventStream {
+        EventStream { endpoint_of: Some(url), ..EventStream::new(None) }
     }
 
-    /// Reads bytes of the stream. After an error the connection cannot be used.
+    /// Reads bytes of the stream. After an error the connection cannot be used any more.
     pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<Event>) -> Result<(), String> {
         self.bytes = self.bytes.saturating_add(bytes.len());
         if self.request.is_some() && self.bytes > ANSWER_BYTES {
@@ -290,39 +290,39 @@ impl Events {
                 out.push(Event::Endpoint(url.join(String::from_utf8_lossy(&event.data).trim())?));
             } else if matches!(event.name.as_str(), "" | "message") && !event.data.trim_ascii().is_empty() {
                 match message::read(&event.data) {
-                    Some(messages) => messages.into_iter().for_each(|message| out.push(self.note(message))),
-                    None => out.push(Event::Junk(head(&event.data))),
+                    Some(messages) => messages.into_iter().for_each(|message| out.push(self.track_answer(message))),
+                    None => out.push(Event::Junk(excerpt(&event.data))),
                 }
             }
         }
         Ok(())
     }
 
-    fn note(&mut self, message: Message) -> Event {
+    fn track_answer(&mut self, message: Message) -> Event {
         if let Message::Response { id, result } = &message {
             self.answered |= *id == self.request || id.is_none() && result.is_err();
         }
         Event::Message(message)
     }
 
-    /// The stream ended.
-    pub fn after(&mut self) -> After {
+    /// Returns what to do at the end of the stream.
+    pub fn after(&mut self) -> StreamEnd {
         let last_id = match self.decoder.last_id() {
             "" => self.resumed_id.clone(),
             id => id.to_owned(),
         };
         if self.answered {
-            return After::Complete;
+            return StreamEnd::Complete;
         }
         if last_id.is_empty() || self.tries == RESUME_TRIES {
-            return After::Lost("connection lost; the call may have run".into());
+            return StreamEnd::Lost("connection lost; the call may have run".into());
         }
         self.retry_ms = self.decoder.retry_ms().or(self.retry_ms);
         let wait_ms = self.retry_ms.unwrap_or(RESUME_MS).clamp(*RETRY_MS.start(), *RETRY_MS.end());
-        After::Resume { last_id, wait_ms }
+        StreamEnd::Resume { last_id, wait_ms }
     }
 
-    /// A GET stream goes on where this one ended.
+    /// Prepares for a GET stream that resumes this one.
     pub fn resume(&mut self) {
         let decoder = std::mem::replace(&mut self.decoder, Decoder::new(MESSAGE_BYTES));
         if !decoder.last_id().is_empty() {

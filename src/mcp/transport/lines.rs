@@ -1,5 +1,5 @@
-//! The framing of servers that are programs: one message per line of their standard output. Beside messages they print banners, so a
-//! line is any bytes; only its length is limited.
+//! The framing of the stdio transport: one message per line of a program's standard output. Programs also print other text, so a line may
+//! contain any bytes; only its length is limited.
 
 use crate::limits::mcp::MESSAGE_BYTES;
 use memchr::memchr;
@@ -11,12 +11,12 @@ pub struct Lines {
     line: Vec<u8>,
 }
 
-/// A line has more than [`MESSAGE_BYTES`]. Its rest cannot be told from messages, so the connection ends.
+/// A line has more than [`MESSAGE_BYTES`]. The connection ends, because the rest of the line could be mistaken for messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLong;
 
 impl Lines {
-    /// Appends the lines that are complete, without their ends (LF or CR LF) and without blank ones.
+    /// Appends the complete lines, without their ends (LF or CR LF). Skips blank lines.
     pub fn feed(&mut self, mut bytes: &[u8], lines: &mut Vec<Vec<u8>>) -> Result<(), TooLong> {
         while let Some(end) = memchr(b'\n', bytes) {
             self.extend(&bytes[..end])?;
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_the_same_however_they_are_cut() {
+    fn lines_do_not_depend_on_how_the_bytes_are_split() {
         for piece in 1..20 {
             let (mut reader, mut lines) = (Lines::default(), Vec::new());
             for piece in b"{}\r\n\n \r\nbanner \xff\n{\"a\":1}\nrest".chunks(piece) {

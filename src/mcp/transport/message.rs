@@ -1,18 +1,18 @@
-//! JSON-RPC messages as values, read and written. Servers differ in what they send, so the reader is tolerant: batches are taken apart,
-//! an id may come back as a string, and an error may have no id at all. Knows nothing of MCP's methods.
+//! Reads and writes JSON-RPC messages. Servers differ, so the reader is tolerant: it splits batches, accepts ids that come back as strings, and
+//! accepts errors without an id. Independent of MCP's methods.
 
 use crate::base::json;
 use crate::limits::mcp::{ERROR_BYTES, MESSAGE_CONTAINERS};
 use crate::mcp::text::clean;
 use serde_json::{Map, Value, json};
 
-/// The id of a request of ours, and the token of its progress.
+/// The id of a request of this client, which is also its progress token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Message {
-    /// A request of the server; the response repeats its id as it is.
+    /// A request of the server. The response must contain the same id.
     Request {
         id: Value,
         method: String,
@@ -22,7 +22,7 @@ pub enum Message {
         method: String,
         params: Value,
     },
-    /// An answer to a request of ours. None: the id is null, missing or none that we could have sent.
+    /// A response to a request of this client. The id is `None` if it is null, missing, or not one that this client could have sent.
     Response {
         id: Option<RequestId>,
         result: Result<Value, RpcError>,
@@ -38,22 +38,22 @@ pub struct RpcError {
 
 pub const METHOD_NOT_FOUND: i64 = -32601;
 pub const INVALID_PARAMS: i64 = -32602;
-/// A call needs people to visit pages first.
+/// The error code of a call that needs the user to visit pages first.
 pub const URL_ELICITATION_REQUIRED: i64 = -32042;
 
 impl RpcError {
-    /// For models and people.
+    /// The text for the model and for people.
     pub fn shown(&self) -> String {
         format!("{}: {}", self.code, clean(&self.message, ERROR_BYTES))
     }
 
-    /// Whether it says that the server speaks only versions without a handshake.
-    pub fn is_modern(&self) -> bool {
+    /// Whether the error means that the server supports only newer versions, which have no handshake.
+    pub fn is_too_new(&self) -> bool {
         matches!(self.code, -32022..=-32020) || self.message.contains("2026-07-28")
     }
 }
 
-/// Reads one line, event or body: a message or a batch of them. None if it is none. What is no message in a batch is skipped.
+/// Parses one line, event or body: a message or a batch. `None` if it is neither. Elements of a batch that are not messages are skipped.
 pub fn read(bytes: &[u8]) -> Option<Vec<Message>> {
     match json::read_within(MESSAGE_CONTAINERS, bytes).ok()? {
         Value::Object(members) => Some(vec![message(members)?]),
@@ -94,7 +94,7 @@ fn rpc_error(error: &Map<String, Value>) -> RpcError {
     }
 }
 
-/// The id of a request of ours, or the token of its progress.
+/// Parses the id or the progress token of a request of this client.
 pub fn own_id(id: &Value) -> Option<RequestId> {
     let number = match id {
         Value::Number(number) => {

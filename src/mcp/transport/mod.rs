@@ -1,4 +1,4 @@
-//! Messages and how they travel, without connections.
+//! Messages and transports of MCP, without I/O.
 
 use crate::limits::mcp::{UNSENT_BYTES, UNSENT_EACH_BYTES};
 
@@ -8,13 +8,13 @@ pub mod message;
 pub mod oauth;
 pub mod url;
 
-/// What a message needs while it waits until the server takes it.
-pub fn waiting_bytes(text: &str) -> usize {
+/// The bytes that a queued message counts for.
+pub fn queued_bytes(text: &str) -> usize {
     text.len() + UNSENT_EACH_BYTES
 }
 
-/// Whether so many bytes may wait. The error is a reason to end the connection.
-pub fn may_wait(bytes: usize) -> Result<(), String> {
+/// Checks the size of the queue of unsent messages. The error is a reason to end the connection.
+pub fn check_queue(bytes: usize) -> Result<(), String> {
     match bytes <= UNSENT_BYTES {
         true => Ok(()),
         false => Err(format!("it does not take the messages sent to it: more than {UNSENT_BYTES} bytes wait")),
@@ -26,9 +26,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn so_many_bytes_may_wait_for_a_server() {
-        assert_eq!(may_wait(UNSENT_BYTES), Ok(()));
-        assert!(may_wait(UNSENT_BYTES + 1).is_err_and(|why| why.contains("does not take")));
-        assert_eq!(waiting_bytes("ab"), 2 + UNSENT_EACH_BYTES, "many small ones count too");
+    fn the_queue_of_unsent_messages_is_limited() {
+        assert_eq!(check_queue(UNSENT_BYTES), Ok(()));
+        assert!(check_queue(UNSENT_BYTES + 1).is_err_and(|why| why.contains("does not take")));
+        assert_eq!(queued_bytes("ab"), 2 + UNSENT_EACH_BYTES, "many small ones count too");
     }
 }

@@ -1,5 +1,5 @@
-//! Logging in to servers with OAuth, as values: where the metadata is, what it must say, what is sent and what comes back. Requests are
-//! made by the shell.
+//! OAuth logins to servers, without I/O: the URLs of the metadata, checks of the metadata, and the forms and responses. The shell sends the
+//! requests.
 
 use crate::base::percent;
 use crate::base::secret::Secret;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 #[serde(rename_all = "camelCase")]
 pub struct Login {
     pub issuer: String,
-    /// The tokens are for this URL and those below it.
+    /// The tokens are valid for this URL and the URLs below it.
     pub resource: String,
     pub token_endpoint: String,
     pub client_id: String,
@@ -32,7 +32,7 @@ pub struct Login {
 }
 
 impl Login {
-    /// Whether the access token is over within this time.
+    /// Whether the access token expires within this time.
     pub fn expires_within(&self, now_ms: u64, time_ms: u64) -> bool {
         self.expires_at.is_some_and(|at| at <= now_ms.saturating_add(time_ms))
     }
@@ -50,8 +50,8 @@ impl Login {
         Some(percent::pairs(&fields))
     }
 
-    /// With the tokens of a response.
-    pub fn with(self, tokens: Tokens, now_ms: u64) -> Login {
+    /// This login with the tokens of a response.
+    pub fn with_tokens(self, tokens: Tokens, now_ms: u64) -> Login {
         let Tokens { access, refresh, expires_in, scopes } = tokens;
         let expires_at = expires_in.map(|seconds| now_ms.saturating_add(seconds.saturating_mul(1_000)));
         let refresh = refresh.or(self.refresh);
@@ -59,23 +59,23 @@ impl Login {
     }
 }
 
-/// The login for a URL among those that are stored: the one whose resource is nearest to it.
+/// The stored login for a URL: the one with the longest resource that contains the URL.
 pub fn find<'a>(logins: &'a [Login], url: &Url, issuer: Option<&str>) -> Option<&'a Login> {
     let fits = |login: &&Login| {
-        let is_issuer = issuer.is_none_or(|issuer| same(issuer, &login.issuer));
+        let is_issuer = issuer.is_none_or(|issuer| is_same_url(issuer, &login.issuer));
         is_issuer && Url::parse(&login.resource).is_ok_and(|resource| is_below(url, &resource))
     };
     logins.iter().filter(fits).max_by_key(|login| login.resource.len())
 }
 
-/// Whether a URL is the resource, or below it at the same origin.
+/// Whether a URL is the resource or below it, at the same origin.
 fn is_below(url: &Url, resource: &Url) -> bool {
     let (path, base) = (url.path(), resource.path());
     let rest = path.strip_prefix(base.trim_end_matches('/'));
     url.has_origin_of(resource) && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// What a server that wants credentials says about them.
+/// The parameters of a server's request for credentials.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Challenge {
     pub resource_metadata: Option<String>,
@@ -95,8 +95,8 @@ pub fn challenge(text: &str) -> Challenge {
     Challenge { resource_metadata: member("resource_metadata"), scope: member("scope") }
 }
 
-/// Where the metadata of a server may be, in the order to try.
-pub fn resource_places(url: &Url, challenge: &Challenge) -> Vec<String> {
+/// The URLs at which the metadata of a server may be, in the order to try them.
+pub fn resource_metadata_urls(url: &Url, challenge: &Challenge) -> Vec<String> {
     let base = format!("{}/.well-known/oauth-protected-resource", url.site());
     let own = challenge.resource_metadata.iter().cloned();
     own.chain([format!("{base}{}", url.path().trim_end_matches('/')), base]).collect()
@@ -121,17 +121,17 @@ pub fn read_resource(value: &Value, url: &Url) -> Result<Resource, String> {
     Ok(Resource { resource, issuer, scopes: texts(&value["scopes_supported"]) })
 }
 
-/// Where the metadata of an authorization server may be, in the order to try.
-pub fn issuer_places(issuer: &Url) -> Vec<String> {
+/// The URLs at which the metadata of an authorization server may be, in the order to try them.
+pub fn issuer_metadata_urls(issuer: &Url) -> Vec<String> {
     let (base, path) = (issuer.site(), issuer.path().trim_end_matches('/'));
-    let mut places = vec![
+    let mut urls = vec![
         format!("{base}/.well-known/oauth-authorization-server{path}"),
         format!("{base}/.well-known/openid-configuration{path}"),
     ];
     if !path.is_empty() {
-        places.push(format!("{base}{path}/.well-known/openid-configuration"));
+        urls.push(format!("{base}{path}/.well-known/openid-configuration"));
     }
-    places
+    urls
 }
 
 /// The metadata of an authorization server.
@@ -148,7 +148,7 @@ pub fn read_issuer(value: &Value, expected: &str) -> Result<Issuer, String> {
     let text = |name: &str| value[name].as_str().map(str::to_owned);
     let needed = |name: &str| text(name).ok_or_else(|| format!("the metadata of {expected} has no {name}"));
     let issuer = needed("issuer")?;
-    if !same(&issuer, expected) {
+    if !is_same_url(&issuer, expected) {
         return Err(format!("the metadata of {expected} is that of {}", clean_line(&issuer, 200)));
     }
     if !texts(&value["code_challenge_methods_supported"]).iter().any(|method| method == "S256") {
@@ -163,7 +163,7 @@ pub fn read_issuer(value: &Value, expected: &str) -> Result<Issuer, String> {
     })
 }
 
-/// What the settings say instead of metadata, if they name both addresses.
+/// The authorization server of the settings, which replaces its metadata if the settings name both endpoints.
 pub fn configured(oauth: &OAuth) -> Option<Issuer> {
     let (authorization, token) = (oauth.authorization_url.clone()?, oauth.token_url.clone()?);
     let base = Url::parse(&token).ok().map(|url| url.site().to_owned());
@@ -189,7 +189,7 @@ pub fn registration(redirect: &str) -> Value {
 }
 
 /// One login that is under way.
-pub struct Attempt<'a> {
+pub struct LoginAttempt<'a> {
     pub issuer: &'a Issuer,
     pub resource: &'a str,
     pub client_id: &'a str,
@@ -197,13 +197,13 @@ pub struct Attempt<'a> {
     pub redirect: &'a str,
     pub scope: &'a str,
     pub audience: &'a str,
-    /// Random texts; `challenge` is made from `verifier`.
+    /// `state` and `verifier` are random; `challenge` is derived from `verifier`.
     pub state: &'a str,
     pub verifier: &'a str,
     pub challenge: &'a str,
 }
 
-impl Attempt<'_> {
+impl LoginAttempt<'_> {
     /// The URL that the user opens.
     pub fn url(&self) -> String {
         let mut fields = vec![
@@ -221,7 +221,7 @@ impl Attempt<'_> {
         format!("{end}{}{}", if end.contains('?') { '&' } else { '?' }, percent::pairs(&fields))
     }
 
-    /// The code in the target of the request that the browser was sent to. The error is for people.
+    /// The code in the target of the browser's callback request. The error is for people.
     pub fn code(&self, target: &str) -> Result<Secret, String> {
         let query = target.split_once('?').map_or("", |(_, query)| query);
         let member = |name: &str| {
@@ -233,7 +233,7 @@ impl Attempt<'_> {
         if state.len() != self.state.len() || differs != 0 {
             return Err("the answer does not belong to this login".into());
         }
-        if member("iss").is_some_and(|issuer| !same(&issuer, &self.issuer.issuer)) {
+        if member("iss").is_some_and(|issuer| !is_same_url(&issuer, &self.issuer.issuer)) {
             return Err("the answer comes from another authorization server".into());
         }
         if let Some(error) = member("error") {
@@ -262,7 +262,7 @@ impl Attempt<'_> {
     }
 }
 
-/// What a token endpoint answers.
+/// The tokens in the response of a token endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tokens {
     pub access: Secret,
@@ -275,9 +275,9 @@ pub struct Tokens {
 /// Why there are no tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TokenError {
-    /// The login is over: `invalid_grant`.
-    Over,
-    /// For people.
+    /// `invalid_grant`: the login is not valid any more.
+    InvalidGrant,
+    /// Another error, for people.
     Failed(String),
 }
 
@@ -291,7 +291,7 @@ pub fn read_tokens(status: u16, body: &[u8]) -> Result<Tokens, TokenError> {
             expires_in: value["expires_in"].as_u64(),
             scopes: text("scope").map(str::to_owned),
         }),
-        (_, Some("invalid_grant")) => Err(TokenError::Over),
+        (_, Some("invalid_grant")) => Err(TokenError::InvalidGrant),
         (_, error) => {
             let error = clean_line(error.unwrap_or("there is no token in the answer"), 200);
             Err(TokenError::Failed(format!("the authorization server answered {status}: {error}")))
@@ -299,8 +299,8 @@ pub fn read_tokens(status: u16, body: &[u8]) -> Result<Tokens, TokenError> {
     }
 }
 
-/// Texts that differ at most in a slash at their end.
-fn same(one: &str, other: &str) -> bool {
+/// Whether two URLs are equal except for a trailing slash.
+fn is_same_url(one: &str, other: &str) -> bool {
     one.trim_end_matches('/') == other.trim_end_matches('/')
 }
 

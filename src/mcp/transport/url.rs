@@ -1,4 +1,4 @@
-//! URLs of servers. The whole URL may contain secrets (user name, password, query), so only its beginning is ever shown.
+//! URLs of servers. A URL may contain secrets (user name, password, query), so only the part without them is ever shown.
 
 use crate::base::address::{Host, host, is_public};
 use crate::base::secret::Secret;
@@ -16,7 +16,7 @@ pub struct Url {
 }
 
 impl Url {
-    /// Parses an absolute http or https URL. The error goes on after the name of the setting: "must …".
+    /// Parses an absolute http or https URL. The error is the end of a sentence that begins with the name of the setting: "must …".
     pub fn parse(text: &str) -> Result<Url, String> {
         let is_plain = |c: char| c.is_ascii_graphic() && !matches!(c, '\\' | '"' | '<' | '>');
         if text.len() > URL_BYTES || !text.chars().all(is_plain) {
@@ -35,7 +35,8 @@ impl Url {
         Ok(Url { whole: Secret::new(text), origin, base, path, has_user: user.is_some() })
     }
 
-    /// What a reference means here: the endpoint that a server names, or the target of a redirection. It must have the same origin.
+    /// Resolves a reference against this URL: the endpoint that a server names, or the target of a redirection. The result must have the same
+    /// origin.
     pub fn join(&self, reference: &str) -> Result<Url, String> {
         let scheme = self.base.split("://").next().unwrap_or_default();
         let folder = &self.path[..self.path.rfind('/').map_or(0, |slash| slash + 1)];
@@ -55,7 +56,7 @@ impl Url {
         }
     }
 
-    /// Without user name, password and query.
+    /// The URL without user name, password and query.
     pub fn shown(&self) -> String {
         format!("{}{}", self.base, self.path)
     }
@@ -73,7 +74,7 @@ impl Url {
         self.origin == other.origin
     }
 
-    /// Whether the host is written as one that is not on the public internet. A name may still have such an address.
+    /// Whether the host is an address or a name that is not on the public internet. Other names may still resolve to private addresses.
     pub fn is_private(&self) -> bool {
         match self.host() {
             Ok(Host::Address(address)) => !is_public(address),
@@ -82,7 +83,7 @@ impl Url {
         }
     }
 
-    /// The whole of it, for the code that connects.
+    /// The whole URL, for the code that connects.
     pub fn whole(&self) -> &Secret {
         &self.whole
     }
@@ -104,7 +105,7 @@ impl Url {
         self.base.starts_with("https:")
     }
 
-    /// The host, and the port with its default.
+    /// The host and the port, which may be the default of the scheme.
     pub fn host_and_port(&self) -> (&str, u16) {
         match &self.origin {
             Origin::Site { host, port, .. } => (host, port.unwrap_or(if self.is_https() { 443 } else { 80 })),
@@ -122,7 +123,7 @@ impl Url {
         if name.contains(':') { host(&format!("[{name}]")) } else { host(name) }
     }
 
-    /// Whether the host is written as one that is always this machine.
+    /// Whether the host is a loopback address or `localhost`.
     pub fn is_loopback(&self) -> bool {
         match self.host() {
             Ok(Host::Address(address)) => address.is_loopback(),

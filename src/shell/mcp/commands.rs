@@ -1,12 +1,12 @@
-//! The slash command `/mcp`: what servers a workspace has and how they are, and what people can do about them.
+//! The slash command `/mcp`: lists the servers of a workspace with their states, and changes them.
 
-use super::connection::{Connection, View};
+use super::connection::{Connection, Snapshot};
 use super::pool::{Pool, Switch, Tools};
 use super::workspace::{Configured, Servers};
 use crate::base::id::Tenant;
 use crate::base::json;
 use crate::mcp::config::{Server, Transport};
-use crate::mcp::session::Ask;
+use crate::mcp::session::Query;
 use crate::mcp::state::State;
 use crate::mcp::text::{clean_line, without_secrets};
 use crate::shell::journal::user_files::replace;
@@ -29,7 +29,7 @@ pub fn spec() -> Spec {
     };
     let session =
         Argument { name: "--session".into(), description: "Only until the program ends.".into(), required: false };
-    // These start programs of the operator, or write his settings.
+    // These start programs of the operator, or write the operator's settings.
     let admin = |spec: Spec| Spec { right: Right::Admin, ..spec };
     let switch = |name: &str, description: &str| Spec {
         right: Right::Admin,
@@ -51,17 +51,17 @@ pub fn spec() -> Spec {
     Spec::group("mcp", "MCP servers: status, tools, logs.", subs)
 }
 
-/// Whose servers a command is about.
-struct Place<'a> {
+/// The workspace and the tenant whose servers a command is about.
+struct Scope<'a> {
     workspace: &'a Path,
     tenant: &'a Tenant,
 }
 
-/// How much is shown of tools.
+/// How much detail a list shows.
 #[derive(Clone, Copy, PartialEq)]
 enum Detail {
     Names,
-    /// And how programs are started: only for the operator.
+    /// Also the arguments of programs; only for the operator.
     Arguments,
     Descriptions,
     Schemas,
@@ -69,7 +69,7 @@ enum Detail {
 
 pub fn run(pool: &Arc<Pool>, asked: &Asked) -> Result<Commanded, String> {
     let (workspace, tenant) = (Path::new(&*asked.command.workspace), &asked.command.tenant);
-    let site = &Place { workspace, tenant };
+    let site = &Scope { workspace, tenant };
     let args = &asked.command.invocation.args;
     let first = args.first().map(String::as_str);
     let is_session = args.iter().any(|arg| arg == "--session");
@@ -98,7 +98,8 @@ pub fn run(pool: &Arc<Pool>, asked: &Asked) -> Result<Commanded, String> {
         }
         "logs" => {
             let name = known(first)?;
-            let log = pool.known(workspace, tenant, &name).map(|connection| connection.log()).unwrap_or_default();
+            let log =
+                pool.find_connection(workspace, tenant, &name).map(|connection| connection.log()).unwrap_or_default();
             said(if log.is_empty() { format!("MCP server {name} has printed nothing.") } else { log })
         }
         "auth" => {
@@ -111,9 +112,9 @@ pub fn run(pool: &Arc<Pool>, asked: &Asked) -> Result<Commanded, String> {
     }
 }
 
-/// All servers of a workspace or one of them, in words.
+/// A text about all servers of a workspace or one of them.
 pub fn overview(pool: &Pool, workspace: &Path, only: Option<&str>) -> String {
-    match list(pool, &Place { workspace, tenant: &Tenant::default() }, only, Detail::Arguments) {
+    match list(pool, &Scope { workspace, tenant: &Tenant::default() }, only, Detail::Arguments) {
         Commanded::Done { text, .. } => text,
         _ => String::new(),
     }
@@ -123,7 +124,7 @@ fn said(text: String) -> Result<Commanded, String> {
     Ok(Commanded::Done { data: Value::from(text.as_str()), text })
 }
 
-/// Switches a server on or off, for good unless only the session is meant.
+/// Switches a server on or off, either permanently or only until the program ends.
 fn switch(pool: &Pool, name: &str, to: Switch, session_only: bool) -> Result<Commanded, String> {
     if !session_only {
         let file = pool.enablement_file().ok_or("There is no home directory to remember it in; add --session.")?;
@@ -138,7 +139,7 @@ fn switch(pool: &Pool, name: &str, to: Switch, session_only: bool) -> Result<Com
     said(format!("MCP server {name} is switched {word}{}.", if session_only { " until the program ends" } else { "" }))
 }
 
-fn list(pool: &Pool, site: &Place<'_>, only: Option<&str>, detail: Detail) -> Commanded {
+fn list(pool: &Pool, site: &Scope<'_>, only: Option<&str>, detail: Detail) -> Commanded {
     let servers = pool.servers(site.workspace);
     let chosen = servers.all.iter().filter(|one| only.is_none_or(|only| one.name == only));
     let shown: Vec<(String, Value)> = chosen.map(|one| server(pool, site, &servers, one, detail)).collect();
@@ -151,11 +152,11 @@ fn list(pool: &Pool, site: &Place<'_>, only: Option<&str>, detail: Detail) -> Co
     Commanded::Done { data, text }
 }
 
-/// One server as text and as data.
-fn server(pool: &Pool, site: &Place<'_>, servers: &Servers, one: &Configured, detail: Detail) -> (String, Value) {
+/// Describes one server as text and as data.
+fn server(pool: &Pool, site: &Scope<'_>, servers: &Servers, one: &Configured, detail: Detail) -> (String, Value) {
     let name = &one.name;
-    let connection = pool.known(site.workspace, site.tenant, name);
-    let view = connection.as_ref().map(|connection| connection.view());
+    let connection = pool.find_connection(site.workspace, site.tenant, name);
+    let view = connection.as_ref().map(|connection| connection.snapshot());
     let state = one.refused.clone().or(pool.is_switched_off(name).then_some(State::Disabled));
     let state = state.or_else(|| view.as_ref().map(|view| view.state.clone()));
     let word = state.as_ref().map_or("not started", State::word);
@@ -170,16 +171,16 @@ fn server(pool: &Pool, site: &Place<'_>, servers: &Servers, one: &Configured, de
     }
     if let Some(server) = &one.server {
         lines.extend(server.description.iter().map(|text| format!("  {text}")));
-        lines.push(format!("  {}", place(server, detail)));
+        lines.push(format!("  {}", transport_line(server, detail)));
     }
     if let (Some(connection), Some(view)) = (&connection, view.filter(|view| view.state == State::Connected)) {
-        alive(connection, &view, &mut lines, &mut data);
+        connected_lines(connection, &view, &mut lines, &mut data);
         tools(&pool.tools_of(site.workspace, site.tenant, servers), name, detail, &mut lines, &mut data);
     }
     (lines.join("\n"), data)
 }
 
-/// The tools of a server, and why some of them are not declared.
+/// Adds the tools of a server, and why some of them are not declared.
 fn tools(tools: &Tools, server: &str, detail: Detail, lines: &mut Vec<String>, data: &mut Value) {
     let mut shown = Vec::new();
     for tool in tools.declarations.tools.iter().filter(|tool| tool.origin.server == server) {
@@ -211,19 +212,19 @@ fn tools(tools: &Tools, server: &str, detail: Detail, lines: &mut Vec<String>, d
     (data["tools"], data["hidden"]) = (shown.into(), hidden.into());
 }
 
-/// What a server that is connected says of itself, and whether it answers.
-fn alive(connection: &Arc<Connection>, view: &View, lines: &mut Vec<String>, data: &mut Value) {
+/// Adds the information of a connected server, and whether it answers a ping.
+fn connected_lines(connection: &Arc<Connection>, view: &Snapshot, lines: &mut Vec<String>, data: &mut Value) {
     let (info, catalog) = (&view.info, &view.catalog);
     lines.push(format!("  {} {}, protocol {}", info.name, info.server_version, info.version));
     let counts = (catalog.tools.len(), catalog.prompts.len(), catalog.resources.len());
     lines.push(format!("  {} tools, {} prompts, {} resources", counts.0, counts.1, counts.2));
-    let answers = connection.ask(Ask::Ping).is_ok();
+    let answers = connection.query(Query::Ping).is_ok();
     lines.push(format!("  {}", if answers { "it answers" } else { "it does not answer a ping" }));
     data["answers"] = answers.into();
 }
 
-/// What is started or connected to.
-fn place(server: &Server, detail: Detail) -> String {
+/// The program or the URL of a server.
+fn transport_line(server: &Server, detail: Detail) -> String {
     match &server.transport {
         Transport::Stdio { command, .. } if detail == Detail::Arguments => {
             let args = without_secrets(&server.written_args).join(" ");

@@ -1,5 +1,5 @@
-//! One connection to a server: what tasks see of it, and the thread that drives its session. The thread starts the server, starts it
-//! again when it ended, and stops it when nobody has used it for a while. Calls are given to it through an inbox.
+//! One connection to a server, and the thread that runs its session. The thread starts the server, starts it again when it has ended, and stops
+//! it when it was not used for a while. Workers pass calls to the thread through an inbox.
 
 mod calls;
 mod log;
@@ -14,11 +14,11 @@ use crate::base::level::Level;
 use crate::base::lock::lock;
 use crate::limits::mcp::{FIRST_WAIT_MS, STDERR_SHOWN_BYTES};
 use crate::mcp::catalog::Catalog;
-use crate::mcp::config::{Network, Server, Transport as Place};
+use crate::mcp::config::{Network, Server, Transport as TransportSettings};
 use crate::mcp::roots::Root;
 use crate::mcp::session::{Effect, Info, Input, Key, Outgoing, Session, Setup};
-use crate::mcp::state::{Starts, State, Told, is_reached_for_again};
-use calls::News;
+use crate::mcp::state::{ReportedFailures, Starts, State, is_retry_due};
+use calls::CallEvent;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -30,22 +30,21 @@ use std::{io, thread};
 
 pub const STACK: usize = 256 * 1024;
 
-/// How a session sends and receives. Used by the connection's thread only.
+/// The transport of a session. Only the connection's thread uses it.
 pub trait Transport {
-    /// Begins; the inputs are for the session.
+    /// Starts the transport. Returns inputs for the session.
     fn begin(&mut self) -> Vec<Input>;
 
-    /// Sends a message of a session with this version of the protocol, which is empty before the handshake. An error ends the
-    /// connection.
+    /// Sends a message. `version` is the version of the protocol, which is empty before the handshake. An error ends the connection.
     fn send(&mut self, message: Outgoing, version: &str) -> Result<(), String>;
 
-    /// The handshake is complete.
+    /// Called when the handshake is complete.
     fn initialized(&mut self) {}
 
-    /// What is still read for a call is not needed any more.
+    /// Called when a call has ended: the transport stops reading its response.
     fn call_ended(&mut self, _: Key) {}
 
-    /// Waits until something came, the wake-up descriptor is readable or the time is over.
+    /// Waits until something has arrived, the `wake` descriptor is readable, or the time is over.
     fn wait(&mut self, wake: BorrowedFd<'_>, time: Option<Duration>) -> Flow;
 
     /// Ends the connection and the server's process. Returns how that ended.
@@ -55,18 +54,18 @@ pub trait Transport {
     fn word(&self) -> &'static str;
 }
 
-/// What waiting brought.
+/// The result of waiting.
 pub enum Flow {
-    Came(Vec<Input>),
-    /// The program ended by itself, or the network connection did. One that was connected is started again.
+    Inputs(Vec<Input>),
+    /// The program or the network connection has ended. If the server was connected before, it is started again.
     Ended(String),
-    /// The server does not answer. It is tried again.
-    Unreached(String),
-    /// It cannot be used: it does not follow the protocol.
+    /// The server cannot be reached. The connection is tried again.
+    Unreachable(String),
+    /// The server cannot be used, because it violates the protocol.
     Broken(String),
-    /// The server may speak the older transport.
+    /// The server may support only the older transport.
     TrySse,
-    /// The server wants credentials.
+    /// The server requires a login.
     NeedsLogin,
 }
 
@@ -78,35 +77,35 @@ pub struct Connection {
     wake: OwnedFd,
     inner: Mutex<Inner>,
     changed: Condvar,
-    told: Arc<Mutex<Told>>,
+    reported: Arc<Mutex<ReportedFailures>>,
 }
 
 struct Inner {
     state: State,
-    /// The thread runs, or will start the server again.
+    /// Whether the thread is running. If the server has ended, the thread may start it again.
     is_alive: bool,
     must_stop: bool,
-    /// Another number after every change of the catalog, which no other connection has.
+    /// Changes with every change of the catalog. Unique among all connections.
     version: u64,
     catalog: Arc<Catalog>,
     info: Info,
     transport: &'static str,
-    /// All its lists have come once.
+    /// Whether all lists were read once.
     is_listed: bool,
-    /// It was connected once.
+    /// Whether the server was connected once.
     was_connected: bool,
-    /// Since when it is not tried to be reached any more.
-    unreached: Option<Instant>,
+    /// When the thread gave up reaching the server, if it did.
+    unreachable_since: Option<Instant>,
     inbox: Vec<Input>,
-    callers: BTreeMap<Key, mpsc::Sender<News>>,
+    callers: BTreeMap<Key, mpsc::Sender<CallEvent>>,
     next: u64,
     started: Instant,
     used: Instant,
 }
 
-/// What is known of a connection.
+/// The state of a connection at one time.
 #[derive(Clone)]
-pub struct View {
+pub struct Snapshot {
     pub state: State,
     pub is_alive: bool,
     pub version: u64,
@@ -116,7 +115,7 @@ pub struct View {
 }
 
 impl Connection {
-    /// Starts the server in the background. People know the failures of the connection before it.
+    /// Starts the server in the background. Failures that were reported for the connection `before` are not reported again.
     pub fn start(
         server: Server,
         root: PathBuf,
@@ -132,12 +131,12 @@ impl Connection {
             catalog: Arc::default(),
             info: Info::default(),
             transport: match server.transport {
-                Place::Stdio { .. } => "stdio",
-                Place::Network { .. } => "http",
+                TransportSettings::Stdio { .. } => "stdio",
+                TransportSettings::Network { .. } => "http",
             },
             is_listed: false,
             was_connected: false,
-            unreached: None,
+            unreachable_since: None,
             inbox: Vec::new(),
             callers: BTreeMap::new(),
             next: 0,
@@ -152,16 +151,16 @@ impl Connection {
             wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             inner: Mutex::new(inner),
             changed: Condvar::new(),
-            told: before.map(|before| before.told.clone()).unwrap_or_default(),
+            reported: before.map(|before| before.reported.clone()).unwrap_or_default(),
         });
         let own = connection.clone();
         thread::Builder::new().name("mcp".into()).stack_size(STACK).spawn(move || own.run())?;
         Ok(connection)
     }
 
-    pub fn view(&self) -> View {
+    pub fn snapshot(&self) -> Snapshot {
         let inner = lock(&self.inner);
-        View {
+        Snapshot {
             state: inner.state.clone(),
             is_alive: inner.is_alive,
             version: inner.version,
@@ -171,18 +170,18 @@ impl Connection {
         }
     }
 
-    /// Somebody needs it: it is not stopped for a while.
+    /// Marks the connection as used, so that it is not stopped for a while.
     pub fn touch(&self) {
         lock(&self.inner).used = Instant::now();
     }
 
-    /// It could not be reached a while ago, and may be there now.
-    pub fn may_be_reached(&self) -> bool {
+    /// Whether the server was unreachable, and long enough ago to try it again.
+    pub fn is_retry_due(&self) -> bool {
         let since = |since: Instant| u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
-        lock(&self.inner).unreached.is_some_and(|unreached| is_reached_for_again(since(unreached)))
+        lock(&self.inner).unreachable_since.is_some_and(|unreachable_since| is_retry_due(since(unreachable_since)))
     }
 
-    /// Waits as long as it is starting or its first lists have not come, but not longer than requests wait for a server.
+    /// Waits until the server is connected and its first lists were read, but not longer than requests wait for a server.
     pub fn wait_for_start(&self) {
         let inner = lock(&self.inner);
         let most = Duration::from_millis(FIRST_WAIT_MS).saturating_sub(inner.started.elapsed());
@@ -195,40 +194,40 @@ impl Connection {
         drop(self.changed.wait_timeout_while(inner, most, waits));
     }
 
-    /// Waits until it is connected or has failed; the session has its own clock for that.
+    /// Waits until the server is connected or has failed. The session has its own timeout for that.
     pub fn wait_until_started(&self) -> State {
         let inner = lock(&self.inner);
         let waited = self.changed.wait_while(inner, |inner| inner.state == State::Connecting);
         waited.map_or(State::Stopping, |inner| inner.state.clone())
     }
 
-    /// The same, but for a limited time: then it may still be connecting.
+    /// Like [`Connection::wait_until_started`], but for a limited time. Afterwards the state may still be `Connecting`.
     pub fn wait_started_within(&self, patience: Duration) -> State {
         let inner = lock(&self.inner);
         let waited = self.changed.wait_timeout_while(inner, patience, |inner| inner.state == State::Connecting);
         waited.map_or(State::Stopping, |(inner, _)| inner.state.clone())
     }
 
-    /// Has the thread stop the server. Waits for that up to a limit.
+    /// Tells the thread to stop the server. Waits for that up to `patience`.
     pub fn stop(&self, patience: Duration) {
         let mut inner = lock(&self.inner);
         inner.must_stop = true;
-        self.ring();
+        self.wake_thread();
         self.changed.notify_all();
         drop(self.changed.wait_timeout_while(inner, patience, |inner| inner.is_alive));
     }
 
-    /// The workspace, and what tasks may use beside it.
+    /// The workspace, and the other directories that tasks may use.
     fn roots(&self) -> Vec<Root> {
         let included = lock(&self.context.included);
         std::iter::once(&self.root).chain(included.iter()).map(|dir| Root::of(dir)).collect()
     }
 
-    /// Those directories may be others now.
+    /// Called when these directories may have changed.
     pub fn roots_changed(&self) {
         let roots = self.roots();
         lock(&self.inner).inbox.push(Input::Roots(roots));
-        self.ring();
+        self.wake_thread();
     }
 
     /// The last lines of its log.
@@ -236,25 +235,25 @@ impl Connection {
         self.log.text()
     }
 
-    /// The most characters of one text of the server that the model is given.
+    /// The maximum length of one text of the server for the model.
     pub fn result_chars(&self) -> usize {
         self.context.limits.result_chars
     }
 
     /// Wakes the thread.
-    fn ring(&self) {
+    fn wake_thread(&self) {
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 }
 
 /// Why a session ended.
-enum End {
+enum SessionEnd {
     Stopped,
     Ended(String),
-    /// It ended before it was connected.
+    /// The server ended before it was connected.
     Died(String),
-    /// It does not answer.
-    Unreached(String),
+    /// The server cannot be reached.
+    Unreachable(String),
     Broken(String),
     TrySse,
     NeedsLogin,
@@ -266,63 +265,63 @@ impl Connection {
         let clock = Instant::now();
         let now_ms = || u64::try_from(clock.elapsed().as_millis()).unwrap_or(u64::MAX);
         let mut starts = Starts::default();
-        let mut older = None;
+        let mut fallback = None;
         loop {
             starts.started(now_ms());
-            let end = match self.open(older) {
+            let end = match self.open(fallback) {
                 Ok(transport) => self.serve(transport, &now_ms),
-                Err(why) => End::Broken(why),
+                Err(why) => SessionEnd::Broken(why),
             };
             let again = match end {
-                End::Stopped => return self.give_up(State::Idle),
-                End::NeedsLogin => return self.give_up(State::NeedsLogin),
-                End::TrySse => {
-                    older = Some(Network::Sse);
+                SessionEnd::Stopped => return self.finish(State::Idle),
+                SessionEnd::NeedsLogin => return self.finish(State::NeedsLogin),
+                SessionEnd::TrySse => {
+                    fallback = Some(Network::Sse);
                     continue;
                 }
-                End::Broken(why) | End::Died(why) => return self.give_up(State::Failed(why)),
-                End::Ended(why) => {
+                SessionEnd::Broken(why) | SessionEnd::Died(why) => return self.finish(State::Failed(why)),
+                SessionEnd::Ended(why) => {
                     let too_often = format!("{why} It was started too often; start it again");
-                    self.fail(&why);
+                    self.set_failed(&why);
                     starts.wait_ms(now_ms()).ok_or(too_often)
                 }
-                End::Unreached(why) => {
-                    self.fail(&why);
+                SessionEnd::Unreachable(why) => {
+                    self.set_failed(&why);
                     let wait = starts.wait_ms(now_ms()).ok_or(why);
-                    lock(&self.inner).unreached = wait.is_err().then(Instant::now);
+                    lock(&self.inner).unreachable_since = wait.is_err().then(Instant::now);
                     wait.map_err(|why| format!("{why} It is tried again when a task needs it in a while, or"))
                 }
             };
             match again {
                 Err(why) => {
-                    return self.give_up(State::Failed(format!("{why} with /mcp reload {}.", self.server.name)));
+                    return self.finish(State::Failed(format!("{why} with /mcp reload {}.", self.server.name)));
                 }
                 Ok(wait) => self.sleep(Duration::from_millis(wait)),
             }
             if lock(&self.inner).must_stop {
-                return self.give_up(State::Idle);
+                return self.finish(State::Idle);
             }
             self.set_state(State::Connecting);
         }
     }
 
-    /// Over the network with this transport, if the server is known not to speak the usual one.
-    fn open(&self, older: Option<Network>) -> Result<Box<dyn Transport>, String> {
+    /// Opens the transport. `fallback` is the network transport to use if the server does not support the usual one.
+    fn open(&self, fallback: Option<Network>) -> Result<Box<dyn Transport>, String> {
         Ok(match &self.server.transport {
-            Place::Stdio { command, args, env, cwd } => {
+            TransportSettings::Stdio { command, args, env, cwd } => {
                 let program = Program { command, args, env, dir: self.root.join(cwd.as_deref().unwrap_or(".")) };
                 Box::new(Stdio::start(&self.context, &program, self.log.clone())?)
             }
-            Place::Network { url, kind, headers } => {
-                let (kind, reach) = (older.unwrap_or(*kind), self.server.reach);
+            TransportSettings::Network { url, kind, headers } => {
+                let (kind, addresses) = (fallback.unwrap_or(*kind), self.server.addresses);
                 let login = Credentials::of(&self.context.tokens, &self.server, &self.log.redactor);
-                Box::new(Http::new(&self.context, http::Place { url, kind, headers, reach, login })?)
+                Box::new(Http::new(&self.context, http::HttpSettings { url, kind, headers, addresses, login })?)
             }
         })
     }
 
-    /// Drives one session until it ends.
-    fn serve(&self, mut transport: Box<dyn Transport>, now_ms: &dyn Fn() -> u64) -> End {
+    /// Runs one session until it ends.
+    fn serve(&self, mut transport: Box<dyn Transport>, now_ms: &dyn Fn() -> u64) -> SessionEnd {
         let mut session = Session::new(Setup {
             server: self.server.name.clone(),
             version: env!("CARGO_PKG_VERSION").into(),
@@ -334,14 +333,14 @@ impl Connection {
         });
         lock(&self.inner).transport = transport.word();
         let mut inputs = transport.begin();
-        // The clock of the session begins also if the transport has to wait for something first.
+        // This starts the session's timeout even if the transport has to wait for something first.
         inputs.push(Input::Tick);
         let end = loop {
             inputs.append(&mut lock(&self.inner).inbox);
             let mut end = None;
             for input in std::mem::take(&mut inputs) {
                 for effect in session.handle(input, now_ms()) {
-                    end = self.perform(effect, &session, &mut *transport).or(end);
+                    end = self.apply(effect, &session, &mut *transport).or(end);
                 }
             }
             if !session.is_listing() && !std::mem::replace(&mut lock(&self.inner).is_listed, true) {
@@ -351,64 +350,68 @@ impl Connection {
                 break end;
             }
             if lock(&self.inner).must_stop || self.is_idle() {
-                break End::Stopped;
+                break SessionEnd::Stopped;
             }
             let until_due = session.due_ms().map(|due| Duration::from_millis(due.saturating_sub(now_ms())));
             let idle = self.idle();
             let time = if inputs.is_empty() { until_due.unwrap_or(idle).min(idle) } else { Duration::ZERO };
             match transport.wait(self.wake.as_fd(), Some(time)) {
-                Flow::Came(mut came) => inputs.append(&mut came),
-                // A server that never was connected would end again.
-                Flow::Ended(why) if !lock(&self.inner).was_connected => break End::Died(why),
-                Flow::Ended(why) => break End::Ended(why),
-                Flow::Unreached(why) => break End::Unreached(why),
-                Flow::Broken(why) => break End::Broken(why),
-                Flow::TrySse => break End::TrySse,
-                Flow::NeedsLogin => break End::NeedsLogin,
+                Flow::Inputs(mut came) => inputs.append(&mut came),
+                // A server that was never connected would end again.
+                Flow::Ended(why) if !lock(&self.inner).was_connected => break SessionEnd::Died(why),
+                Flow::Ended(why) => break SessionEnd::Ended(why),
+                Flow::Unreachable(why) => break SessionEnd::Unreachable(why),
+                Flow::Broken(why) => break SessionEnd::Broken(why),
+                Flow::TrySse => break SessionEnd::TrySse,
+                Flow::NeedsLogin => break SessionEnd::NeedsLogin,
             }
             inputs.push(Input::Tick);
         };
         self.close(transport, session, end, now_ms())
     }
 
-    /// Ends the transport, and everything that waits for the server.
-    fn close(&self, transport: Box<dyn Transport>, mut session: Session, end: End, now_ms: u64) -> End {
-        if matches!(end, End::Stopped) {
+    /// Closes the transport, and fails everything that waits for the server.
+    fn close(&self, transport: Box<dyn Transport>, mut session: Session, end: SessionEnd, now_ms: u64) -> SessionEnd {
+        if matches!(end, SessionEnd::Stopped) {
             self.set_state(State::Stopping);
         }
         let how = transport.close();
-        let with_words = |why: &str| self.with_last_words(&[why, &how]);
-        let for_calls = |why: &[&str]| self.with_last_words(&[why, &["the call may have run"]].concat());
+        let with_stderr = |why: &str| self.with_stderr(&[why, &how]);
+        let for_calls = |why: &[&str]| self.with_stderr(&[why, &["the call may have run"]].concat());
         let (end, why) = match end {
-            End::Stopped => (End::Stopped, "it was stopped".to_owned()),
-            End::TrySse => (End::TrySse, "it speaks another transport".to_owned()),
-            End::NeedsLogin => (End::NeedsLogin, format!("needs login: gemini-a2a mcp login {}", self.server.name)),
-            End::Ended(why) => (End::Ended(with_words(&why)), for_calls(&[&why, &how])),
-            End::Died(why) => (End::Broken(with_words(&why)), with_words(&why)),
-            // It may have taken calls in a session that it lost; before it is connected none are sent.
-            End::Unreached(why) if lock(&self.inner).state == State::Connected => {
-                (End::Unreached(with_words(&why)), for_calls(&[&why]))
+            SessionEnd::Stopped => (SessionEnd::Stopped, "it was stopped".to_owned()),
+            SessionEnd::TrySse => (SessionEnd::TrySse, "it speaks another transport".to_owned()),
+            SessionEnd::NeedsLogin => {
+                (SessionEnd::NeedsLogin, format!("needs login: gemini-a2a mcp login {}", self.server.name))
             }
-            End::Unreached(why) => (End::Unreached(with_words(&why)), with_words(&why)),
-            // How it ends after that says nothing about it.
-            End::Broken(why) => (End::Broken(self.with_last_words(&[&why])), for_calls(&[&why])),
+            SessionEnd::Ended(why) => (SessionEnd::Ended(with_stderr(&why)), for_calls(&[&why, &how])),
+            SessionEnd::Died(why) => (SessionEnd::Broken(with_stderr(&why)), with_stderr(&why)),
+            // The server may have received calls before it became unreachable. Before it is connected, none are sent.
+            SessionEnd::Unreachable(why) if lock(&self.inner).state == State::Connected => {
+                (SessionEnd::Unreachable(with_stderr(&why)), for_calls(&[&why]))
+            }
+            SessionEnd::Unreachable(why) => (SessionEnd::Unreachable(with_stderr(&why)), with_stderr(&why)),
+            // After a protocol violation, the exit status of the program is not meaningful.
+            SessionEnd::Broken(why) => (SessionEnd::Broken(self.with_stderr(&[&why])), for_calls(&[&why])),
         };
         let effects = session.handle(Input::Lost(why), now_ms);
         let mut inner = lock(&self.inner);
         for effect in effects {
             match effect {
-                Effect::Ended { call, outcome } => inner.tell(call, News::Ended(outcome)),
-                Effect::Answered { key, result } => inner.tell(key, News::Answered(result)),
+                Effect::Ended { call, outcome } => inner.notify(call, CallEvent::Ended(outcome)),
+                Effect::Answered { key, result } => inner.notify(key, CallEvent::Answered(result)),
                 _ => {}
             }
         }
         end
     }
 
-    /// Does what the session says. A result ends the connection.
-    fn perform(&self, effect: Effect, session: &Session, transport: &mut dyn Transport) -> Option<End> {
+    /// Carries out an effect of the session. If this returns an end, the connection ends.
+    fn apply(&self, effect: Effect, session: &Session, transport: &mut dyn Transport) -> Option<SessionEnd> {
         match effect {
-            Effect::Send(message) => return transport.send(message, &session.info().version).err().map(End::Broken),
+            Effect::Send(message) => {
+                return transport.send(message, &session.info().version).err().map(SessionEnd::Broken);
+            }
             Effect::Initialized => transport.initialized(),
             Effect::Ready => {
                 let mut inner = lock(&self.inner);
@@ -424,25 +427,25 @@ impl Connection {
                 inner.version = self.context.versions.fetch_add(1, Ordering::Relaxed) + 1;
             }
             Effect::Progress { call, text } => {
-                self.tell(call, News::Progress(self.log.redactor.hide(&text)));
+                self.notify(call, CallEvent::Progress(self.log.redactor.hide(&text)));
             }
             Effect::Ended { call, outcome } => {
                 transport.call_ended(call);
-                self.tell(call, News::Ended(outcome));
+                self.notify(call, CallEvent::Ended(outcome));
             }
-            Effect::Answered { key, result } => self.tell(key, News::Answered(result)),
+            Effect::Answered { key, result } => self.notify(key, CallEvent::Answered(result)),
             Effect::Question { question, call, elicitation } => {
-                self.tell(call, News::Question(question, elicitation));
+                self.notify(call, CallEvent::Question(question, elicitation));
             }
-            Effect::Withdrawn { question, call } => self.tell(call, News::Withdrawn(question)),
+            Effect::Withdrawn { question, call } => self.notify(call, CallEvent::Withdrawn(question)),
             Effect::Log { level, text } => self.log.add(self.note(level, &text).as_bytes()),
             Effect::Notice(text) => self.log.push(self.note(Level::Info, &text).as_bytes()),
-            Effect::End(why) => return Some(End::Broken(why)),
+            Effect::End(why) => return Some(SessionEnd::Broken(why)),
         }
         None
     }
 
-    /// A line for people, without secrets; the operator is told.
+    /// Logs a text for the operator. Returns it as a line without secrets.
     fn note(&self, level: Level, text: &str) -> String {
         let text = self.log.redactor.hide(text);
         let level = if level == Level::Error { Level::Warn } else { level };
@@ -450,8 +453,8 @@ impl Connection {
         format!("{text}\n")
     }
 
-    /// The reason, and the end of what the server printed.
-    fn with_last_words(&self, why: &[&str]) -> String {
+    /// The reasons, followed by the end of the server's standard error.
+    fn with_stderr(&self, why: &[&str]) -> String {
         let prefix = format!("MCP server {}: ", self.server.name);
         let why = why.iter().map(|why| why.strip_prefix(&prefix).unwrap_or(why).trim_end_matches('.'));
         let why: Vec<&str> = why.filter(|why| !why.is_empty()).collect();
@@ -476,24 +479,24 @@ impl Connection {
         self.changed.notify_all();
     }
 
-    /// The server ended; it will be started again. People are told each failure once.
-    fn fail(&self, why: &str) {
-        if lock(&self.told).is_new(why) {
+    /// Sets the state to failed. Each failure is logged once.
+    fn set_failed(&self, why: &str) {
+        if lock(&self.reported).is_new(why) {
             self.context.log.warn(format_args!("MCP server {}: {why}", self.server.name));
         }
         self.set_state(State::Failed(why.to_owned()));
     }
 
-    /// The thread ends.
-    fn give_up(&self, state: State) {
+    /// Called when the thread ends: sets the final state.
+    fn finish(&self, state: State) {
         if let State::Failed(why) = &state {
-            self.fail(why);
+            self.set_failed(why);
         }
         let mut inner = lock(&self.inner);
         inner.state = state;
         inner.is_alive = false;
         inner.inbox.clear();
-        // Callers hear that the connection ended.
+        // This disconnects the callers, which report that the connection has ended.
         inner.callers.clear();
         drop(inner);
         self.changed.notify_all();
@@ -505,7 +508,7 @@ impl Connection {
     }
 }
 
-/// Waits until one of two descriptors is readable or the time is over, and reads what wakes us up.
+/// Waits until one of two event descriptors is readable or the time is over, and resets both.
 pub fn poll_two(one: BorrowedFd<'_>, two: BorrowedFd<'_>, time: Option<Duration>) {
     let mut fds = [one, two].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
     let _ = poll(&mut fds, time.and_then(|time| Timespec::try_from(time).ok()).as_ref());

@@ -1,10 +1,9 @@
-//! Servers in the network: streamable HTTP, and the older transport with one event stream. Every message is a request on a thread of
-//! its own, because a response may be an event stream that lasts as long as a call. What responses mean is decided in
-//! [`crate::mcp::transport::http`].
+//! The HTTP transports: streamable HTTP, and the older transport with one event stream. Every request has its own thread, because a response may
+//! be an event stream that lasts as long as a call. [`crate::mcp::transport::http`] interprets the responses.
 
+mod error;
 #[cfg(test)]
 mod tests;
-mod trouble;
 
 use super::Context;
 use super::connection::{Flow, STACK, Transport, poll_two};
@@ -16,13 +15,16 @@ use crate::base::secret::Secret;
 use crate::config::Variables;
 use crate::config::proxy::Proxies;
 use crate::limits::mcp::{BODY_SHOWN_BYTES, CALL_MS, ERROR_BODY_BYTES, LIST_MS, MESSAGE_BYTES, STOP_MS};
-use crate::mcp::config::{Network, Reach};
+use crate::mcp::config::{AllowedAddresses, Network};
 use crate::mcp::session::{Input, Key, Outgoing, Sent};
-use crate::mcp::transport::http::{After, Endpoint, Event, Events, Next, Request, Response, read_body, reopen_ms};
+use crate::mcp::transport::http::{
+    Endpoint, Event, EventStream, Next, Request, Response, StreamEnd, read_body, reopen_ms,
+};
 use crate::mcp::transport::message::RequestId;
 use crate::mcp::transport::url::Url;
-use crate::mcp::transport::{may_wait, waiting_bytes};
+use crate::mcp::transport::{check_queue, queued_bytes};
 use crate::tool::public_hosts::{CheckedResolver, is_public};
+use error::{RequestError, is_gateway_error};
 use rustix::event::{EventfdFlags, eventfd};
 use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -30,56 +32,55 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
-use trouble::{Trouble, is_away};
 use ureq::config::Config;
 use ureq::unversioned::transport::DefaultConnector;
 use ureq::{Agent, Body, Proxy};
 
-/// Read at a time.
+/// The size of one read.
 const CHUNK: usize = 16 * 1024;
 
-/// Where a server is.
-pub struct Place<'a> {
+/// The settings of a server that is reached over HTTP.
+pub struct HttpSettings<'a> {
     pub url: &'a Url,
     pub kind: Network,
     pub headers: &'a [(String, Secret)],
-    pub reach: Reach,
+    pub addresses: AllowedAddresses,
     pub login: Option<Credentials>,
 }
 
 pub struct Http {
     shared: Arc<Shared>,
-    /// Messages to send, in their order.
+    /// Messages to send, in order.
     queue: mpsc::Sender<Outgoing>,
-    /// The connection ends after what came before has been taken.
+    /// The end of the connection, which is returned after the inputs before it.
     end: Option<Flow>,
 }
 
-/// What the threads of a connection share.
+/// The data that the threads of a connection share.
 struct Shared {
     endpoint: Mutex<Endpoint>,
     config: Config,
-    reach: Reach,
-    /// The user's login to the server, if it may be used.
+    addresses: AllowedAddresses,
+    /// The user's login, if this server may use one.
     login: Option<Credentials>,
-    arrived: Mutex<Vec<Arrived>>,
+    received: Mutex<Vec<Received>>,
     wake: OwnedFd,
-    /// The requests under way, which can be shut down, with the calls that they are for.
+    /// The requests under way, with the calls that they belong to. Shutting down an agent ends its request.
     open: Mutex<Vec<(u64, Option<Key>, Agent)>>,
     requests: AtomicU64,
-    /// How often the server has begun a session.
+    /// The number of sessions so far.
     sessions: Mutex<u64>,
     closed: Cancel,
-    /// The bytes of messages that have not been sent.
+    /// The size of the queue of unsent messages.
     waiting: AtomicUsize,
 }
 
-/// What a thread tells the connection's.
-enum Arrived {
+/// A report from a request's thread to the connection's thread.
+enum Received {
     Input(Input),
     /// The event stream of the older transport ended.
     Ended(String),
-    Unreached(String),
+    Unreachable(String),
     Broken(String),
     TrySse,
     NeedsLogin,
@@ -95,11 +96,12 @@ struct Reply {
 
 impl Http {
     /// The error is for people.
-    pub fn new(context: &Context, place: Place<'_>) -> Result<Http, String> {
-        let Place { url, kind, headers, reach, login } = place;
+    pub fn new(context: &Context, settings: HttpSettings<'_>) -> Result<Http, String> {
+        let HttpSettings { url, kind, headers, addresses, login } = settings;
         let none = Variables::default();
         let proxies = Proxies::new(&|name| context.reader.variable(&none, name));
-        let proxy = proxies.to(url.whole().reveal()).filter(|_| reach == Reach::Free).map(Proxy::new).transpose();
+        let proxy =
+            proxies.to(url.whole().reveal()).filter(|_| addresses == AllowedAddresses::Any).map(Proxy::new).transpose();
         let proxy = proxy.map_err(|error| format!("the proxy cannot be used: {error}"))?;
         let ms = |ms: u64| Some(Duration::from_millis(ms));
         let config = Agent::config_builder()
@@ -108,7 +110,7 @@ impl Http {
             .http_status_as_error(false)
             .max_redirects(0)
             .timeout_connect(ms(LIST_MS))
-            // The session has the clocks of calls; this only ends what it has forgotten.
+            // The session has the timeouts of calls. This one only ends requests that the session has given up.
             .timeout_recv_response(ms(2 * CALL_MS))
             .max_idle_connections(0)
             .build();
@@ -116,9 +118,9 @@ impl Http {
         let shared = Arc::new(Shared {
             endpoint: Mutex::new(Endpoint::new(url.clone(), kind, headers.to_vec())),
             config,
-            reach,
+            addresses,
             login,
-            arrived: Mutex::default(),
+            received: Mutex::default(),
             wake,
             open: Mutex::default(),
             requests: AtomicU64::new(0),
@@ -140,7 +142,7 @@ impl Transport for Http {
     fn begin(&mut self) -> Vec<Input> {
         match self.kind() {
             Network::Http | Network::Either => vec![Input::Start],
-            Network::Sse => match self.shared.spawn(|shared| shared.older_stream()) {
+            Network::Sse => match self.shared.spawn(|shared| shared.legacy_stream()) {
                 Ok(()) => Vec::new(),
                 Err(why) => vec![Input::Lost(why)],
             },
@@ -149,17 +151,17 @@ impl Transport for Http {
 
     fn send(&mut self, message: Outgoing, version: &str) -> Result<(), String> {
         if !version.is_empty() && !matches!(message.kind, Sent::Initialize(_)) {
-            lock(&self.shared.endpoint).agree(version);
+            lock(&self.shared.endpoint).set_version(version);
         }
-        let bytes = waiting_bytes(&message.text);
-        may_wait(self.shared.waiting.fetch_add(bytes, Ordering::Relaxed) + bytes)?;
+        let bytes = queued_bytes(&message.text);
+        check_queue(self.shared.waiting.fetch_add(bytes, Ordering::Relaxed) + bytes)?;
         self.queue.send(message).map_err(|_| "the thread that sends is gone".to_owned())
     }
 
     fn initialized(&mut self) {
         if self.kind() != Network::Sse {
-            // Without it the server cannot say that its lists changed, and everything else works.
-            let _ = self.shared.spawn(|shared| shared.own_stream());
+            // If this fails, the server cannot say that its lists have changed; everything else works.
+            let _ = self.shared.spawn(|shared| shared.server_stream());
         }
     }
 
@@ -173,13 +175,13 @@ impl Transport for Http {
             return end;
         }
         poll_two(wake, self.shared.wake.as_fd(), time);
-        let arrived = std::mem::take(&mut *lock(&self.shared.arrived));
-        let (came, end) = in_order(arrived);
+        let received = std::mem::take(&mut *lock(&self.shared.received));
+        let (inputs, end) = in_order(received);
         match end {
-            Some(end) if came.is_empty() => end,
+            Some(end) if inputs.is_empty() => end,
             end => {
                 self.end = end;
-                Flow::Came(came)
+                Flow::Inputs(inputs)
             }
         }
     }
@@ -194,7 +196,7 @@ impl Transport for Http {
             for (name, value) in endpoint.fields(Request::Delete) {
                 request = request.header(&name, value.reveal());
             }
-            // That the session is over helps the server only.
+            // Ending the session only helps the server, so errors are ignored.
             let _ = request.config().timeout_global(time).build().call();
         }
         String::new()
@@ -215,11 +217,10 @@ impl Shared {
         started.map(drop).map_err(|error| format!("no thread can be started: {error}"))
     }
 
-    /// Sends messages in their order: a request is sent after the notifications before it have been accepted. Requests are answered
-    /// beside each other.
+    /// Sends messages in order: a request is sent after the server has accepted the notifications before it. Requests run concurrently.
     fn send_all(self: &Arc<Self>, messages: &mpsc::Receiver<Outgoing>) {
         for message in messages {
-            let bytes = waiting_bytes(&message.text);
+            let bytes = queued_bytes(&message.text);
             let began = match message.kind {
                 Sent::Other => {
                     self.post(&message);
@@ -229,20 +230,20 @@ impl Shared {
             };
             self.waiting.fetch_sub(bytes, Ordering::Relaxed);
             if let Err(why) = began {
-                self.tell(Arrived::Broken(why));
+                self.report(Received::Broken(why));
             }
         }
     }
 
-    fn tell(&self, arrived: Arrived) {
+    fn report(&self, received: Received) {
         if !self.closed.is_set() {
-            lock(&self.arrived).push(arrived);
+            lock(&self.received).push(received);
             let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
         }
     }
 
-    /// Makes a request with the user's login. If the server refuses that, another token is tried once.
-    fn request(&self, agent: &Agent, kind: Request<'_>, text: &str, to: Option<&Url>) -> Result<Reply, Trouble> {
+    /// Sends a request with the user's login. If the server refuses the token, tries another one once.
+    fn request(&self, agent: &Agent, kind: Request<'_>, text: &str, to: Option<&Url>) -> Result<Reply, RequestError> {
         let Some(login) = &self.login else { return self.request_with(agent, kind, text, to) };
         let used = login.token()?;
         lock(&self.endpoint).token.clone_from(&used);
@@ -261,8 +262,14 @@ impl Shared {
         }
     }
 
-    /// Makes a request and reads the head of the response.
-    fn request_with(&self, agent: &Agent, kind: Request<'_>, text: &str, to: Option<&Url>) -> Result<Reply, Trouble> {
+    /// Sends a request and reads the head of the response.
+    fn request_with(
+        &self,
+        agent: &Agent,
+        kind: Request<'_>,
+        text: &str,
+        to: Option<&Url>,
+    ) -> Result<Reply, RequestError> {
         let endpoint = lock(&self.endpoint).clone();
         let url = to.unwrap_or(&endpoint.url).whole().reveal().to_owned();
         let fields = endpoint.fields(kind);
@@ -275,7 +282,7 @@ impl Shared {
                 fields.fold(agent.get(&url), |made, (name, value)| made.header(name, value)).call()
             }
         };
-        let response = response.map_err(|error| Trouble::of(&error, &endpoint.url))?;
+        let response = response.map_err(|error| RequestError::of(&error, &endpoint.url))?;
         let (head, body) = response.into_parts();
         let mut headers = Headers::default();
         for (name, value) in &head.headers {
@@ -292,16 +299,16 @@ impl Shared {
             let reader = body.take().map(Body::into_reader);
             let _ = reader.map(|reader| reader.take(most as u64).read_to_end(&mut start));
         }
-        let next = endpoint.judge(kind, &Response { status, headers: &headers, body: &start });
+        let next = endpoint.interpret(kind, &Response { status, headers: &headers, body: &start });
         Ok(Reply { status, next, headers, body })
     }
 
-    /// An agent that visits no other addresses than the server may have.
+    /// An agent that connects only to addresses that the server may have.
     fn agent(&self) -> Agent {
-        agent(&self.config, self.reach)
+        agent(&self.config, self.addresses)
     }
 
-    /// Does something with an agent of its own that the end of the call or of the connection shuts down.
+    /// Runs `work` with its own agent, which is shut down when the call or the connection ends.
     fn with_agent<T>(&self, call: Option<Key>, work: impl FnOnce(&Agent) -> T) -> T {
         let agent = self.agent();
         let number = self.requests.fetch_add(1, Ordering::Relaxed);
@@ -314,7 +321,7 @@ impl Shared {
         done
     }
 
-    /// Sends a message and reads what is answered to it.
+    /// Sends a message and reads the response.
     fn post(&self, message: &Outgoing) {
         let (id, call) = match message.kind {
             Sent::Initialize(id) => (Some(id), None),
@@ -324,25 +331,31 @@ impl Shared {
         let session = *lock(&self.sessions);
         let why = self.with_agent(call, |agent| self.exchange(agent, message, id, session)).err();
         match (why, id, message.kind) {
-            (Some(Trouble::Unreached(why)), _, Sent::Initialize(_)) => self.tell(Arrived::Unreached(why)),
+            (Some(RequestError::Unreachable(why)), _, Sent::Initialize(_)) => self.report(Received::Unreachable(why)),
             (Some(why), Some(request), _) => {
-                self.tell(Arrived::Input(Input::Failed { request, why: why.text() }));
+                self.report(Received::Input(Input::Failed { request, why: why.text() }));
             }
             (None, ..) | (Some(_), None, _) => {}
         }
     }
 
-    fn exchange(&self, agent: &Agent, message: &Outgoing, id: Option<RequestId>, session: u64) -> Result<(), Trouble> {
+    fn exchange(
+        &self,
+        agent: &Agent,
+        message: &Outgoing,
+        id: Option<RequestId>,
+        session: u64,
+    ) -> Result<(), RequestError> {
         let kind = Request::Post(message.kind);
         let mut reply = self.request(agent, kind, &message.text, None)?;
-        if matches!(reply.next, Next::Redirect(_)) && self.reach != Reach::Free {
+        if matches!(reply.next, Next::Redirect(_)) && self.addresses != AllowedAddresses::Any {
             return Err("it redirects, which is not followed for a server that a client named".into());
         }
         if let Next::Redirect(to) = &reply.next {
             reply = self.request(agent, kind, &message.text, Some(&to.clone()))?;
         }
         if matches!(message.kind, Sent::Initialize(_)) && matches!(reply.next, Next::Body | Next::Events) {
-            lock(&self.endpoint).open(&reply.headers)?;
+            lock(&self.endpoint).set_session(&reply.headers)?;
             *lock(&self.sessions) += 1;
         }
         match reply.next {
@@ -358,51 +371,51 @@ impl Shared {
                 self.messages(read_body(&bytes)?, id);
                 Ok(())
             }
-            Next::Events => Ok(self.events(agent, reply.body, Events::new(id), id)?),
+            Next::Events => Ok(self.events(agent, reply.body, EventStream::new(id), id)?),
             Next::Messages(messages) => {
                 self.messages(messages, id);
                 Ok(())
             }
             Next::SessionLost => {
-                // Another request may have noticed it before, and a new session may have begun.
+                // Another request may have noticed this before, and a new session may have begun.
                 if *lock(&self.sessions) == session {
-                    lock(&self.endpoint).forget();
+                    lock(&self.endpoint).clear_session();
                 }
-                id.into_iter().for_each(|id| self.tell(Arrived::Input(Input::SessionLost(id))));
+                id.into_iter().for_each(|id| self.report(Received::Input(Input::SessionLost(id))));
                 Ok(())
             }
             Next::TrySse => {
-                self.tell(Arrived::TrySse);
+                self.report(Received::TrySse);
                 Ok(())
             }
             Next::NeedsLogin { .. } => {
-                self.tell(Arrived::NeedsLogin);
+                self.report(Received::NeedsLogin);
                 Ok(())
             }
             Next::Redirect(_) => Err("it redirects more than once".into()),
-            Next::Failed(why) if is_away(reply.status) => Err(Trouble::Unreached(why)),
+            Next::Failed(why) if is_gateway_error(reply.status) => Err(RequestError::Unreachable(why)),
             Next::Failed(why) => Err(why.into()),
         }
     }
 
     fn messages(&self, messages: Vec<crate::mcp::transport::message::Message>, on: Option<RequestId>) {
-        messages.into_iter().for_each(|message| self.tell(Arrived::Input(Input::Message { message, on })));
+        messages.into_iter().for_each(|message| self.report(Received::Input(Input::Message { message, on })));
     }
 
-    /// Reads an event stream until the answer has come. A stream that broke is resumed if the server can do that.
+    /// Reads an event stream until the response is complete. Resumes an interrupted stream if the server supports that.
     fn events(
         &self,
         agent: &Agent,
         body: Option<Body>,
-        mut events: Events,
+        mut events: EventStream,
         on: Option<RequestId>,
     ) -> Result<(), String> {
         self.read_events(body, &mut events, on)?;
         loop {
             let (last_id, wait_ms) = match events.after() {
-                After::Complete => return Ok(()),
-                After::Lost(why) => return Err(why),
-                After::Resume { last_id, wait_ms } => (last_id, wait_ms),
+                StreamEnd::Complete => return Ok(()),
+                StreamEnd::Lost(why) => return Err(why),
+                StreamEnd::Resume { last_id, wait_ms } => (last_id, wait_ms),
             };
             self.closed.wait(Duration::from_millis(wait_ms));
             if self.closed.is_set() {
@@ -416,8 +429,8 @@ impl Shared {
         }
     }
 
-    /// Reads one stream to its end. An error means that the connection cannot be used.
-    fn read_events(&self, body: Option<Body>, events: &mut Events, on: Option<RequestId>) -> Result<(), String> {
+    /// Reads one stream to its end. After an error the connection cannot be used any more.
+    fn read_events(&self, body: Option<Body>, events: &mut EventStream, on: Option<RequestId>) -> Result<(), String> {
         let Some(mut reader) = body.map(Body::into_reader) else { return Ok(()) };
         let mut bytes = vec![0; CHUNK];
         let mut found = Vec::new();
@@ -428,11 +441,11 @@ impl Shared {
             events.feed(&bytes[..count], &mut found)?;
             for event in found.drain(..) {
                 match event {
-                    Event::Message(message) => self.tell(Arrived::Input(Input::Message { message, on })),
-                    Event::Junk(text) => self.tell(Arrived::Input(Input::Junk(text))),
+                    Event::Message(message) => self.report(Received::Input(Input::Message { message, on })),
+                    Event::Junk(text) => self.report(Received::Input(Input::Junk(text))),
                     Event::Endpoint(url) => {
                         lock(&self.endpoint).url = url;
-                        self.tell(Arrived::Input(Input::Start));
+                        self.report(Received::Input(Input::Start));
                     }
                 }
             }
@@ -440,16 +453,16 @@ impl Shared {
         Ok(())
     }
 
-    /// The stream on which the server says what no request asked for. Some have none.
-    fn own_stream(&self) {
+    /// Reads the GET stream, on which the server sends messages that answer no request. Some servers have none.
+    fn server_stream(&self) {
         let mut failures = 0;
         while !self.closed.is_set() {
-            let read: Result<Opened, Trouble> = self.with_agent(None, |agent| {
+            let read: Result<Opened, RequestError> = self.with_agent(None, |agent| {
                 let reply = self.request(agent, Request::Stream { last_id: None }, "", None)?;
                 match reply.next {
                     Next::NoStream => Ok(Opened::None),
                     Next::Events => {
-                        self.read_events(reply.body, &mut Events::new(None), None)?;
+                        self.read_events(reply.body, &mut EventStream::new(None), None)?;
                         Ok(Opened::Read)
                     }
                     _ => Err("there is no stream".into()),
@@ -464,26 +477,26 @@ impl Shared {
         }
     }
 
-    /// The one stream of the older transport. The connection lasts as long as it.
-    fn older_stream(&self) {
+    /// Reads the event stream of the older transport. The connection ends with it.
+    fn legacy_stream(&self) {
         let url = lock(&self.endpoint).url.clone();
         let ended = self.with_agent(None, |agent| {
             let reply = self.request(agent, Request::Stream { last_id: None }, "", None)?;
             match reply.next {
-                Next::Events => Ok(self.read_events(reply.body, &mut Events::older(url.clone()), None)?),
+                Next::Events => Ok(self.read_events(reply.body, &mut EventStream::legacy(url.clone()), None)?),
                 Next::NeedsLogin { .. } => {
-                    self.tell(Arrived::NeedsLogin);
+                    self.report(Received::NeedsLogin);
                     Ok(())
                 }
-                Next::Failed(why) if is_away(reply.status) => Err(Trouble::Unreached(why)),
+                Next::Failed(why) if is_gateway_error(reply.status) => Err(RequestError::Unreachable(why)),
                 Next::Failed(why) => Err(why.into()),
                 _ => Err(format!("{} has no event stream", url.shown()).into()),
             }
         });
-        self.tell(match ended {
-            Ok(()) => Arrived::Ended("its event stream ended".into()),
-            Err(Trouble::Unreached(why)) => Arrived::Unreached(why),
-            Err(Trouble::Other(why)) => Arrived::Broken(why),
+        self.report(match ended {
+            Ok(()) => Received::Ended("its event stream ended".into()),
+            Err(RequestError::Unreachable(why)) => Received::Unreachable(why),
+            Err(RequestError::Other(why)) => Received::Broken(why),
         });
     }
 }
@@ -493,31 +506,31 @@ enum Opened {
     Read,
 }
 
-fn agent(config: &Config, reach: Reach) -> Agent {
-    let judged = match reach {
-        Reach::Free | Reach::Listed => return config.new_agent(),
-        Reach::Loopback => CheckedResolver::loopback(),
-        Reach::Public => CheckedResolver::new(is_public),
+fn agent(config: &Config, addresses: AllowedAddresses) -> Agent {
+    let resolver = match addresses {
+        AllowedAddresses::Any | AllowedAddresses::Listed => return config.new_agent(),
+        AllowedAddresses::Loopback => CheckedResolver::loopback(),
+        AllowedAddresses::Public => CheckedResolver::new(is_public),
     };
-    Agent::with_parts(config.clone(), DefaultConnector::default(), judged)
+    Agent::with_parts(config.clone(), DefaultConnector::default(), resolver)
 }
 
-/// What came before the end of the connection, and that end: a result that was delivered counts.
-fn in_order(arrived: Vec<Arrived>) -> (Vec<Input>, Option<Flow>) {
-    let mut came = Vec::new();
-    for arrived in arrived {
-        let end = match arrived {
-            Arrived::Input(input) => {
-                came.push(input);
+/// The inputs before the end of the connection, and that end. A result that arrived before the end is still delivered.
+fn in_order(received: Vec<Received>) -> (Vec<Input>, Option<Flow>) {
+    let mut inputs = Vec::new();
+    for received in received {
+        let end = match received {
+            Received::Input(input) => {
+                inputs.push(input);
                 continue;
             }
-            Arrived::Ended(why) => Flow::Ended(why),
-            Arrived::Unreached(why) => Flow::Unreached(why),
-            Arrived::Broken(why) => Flow::Broken(why),
-            Arrived::TrySse => Flow::TrySse,
-            Arrived::NeedsLogin => Flow::NeedsLogin,
+            Received::Ended(why) => Flow::Ended(why),
+            Received::Unreachable(why) => Flow::Unreachable(why),
+            Received::Broken(why) => Flow::Broken(why),
+            Received::TrySse => Flow::TrySse,
+            Received::NeedsLogin => Flow::NeedsLogin,
         };
-        return (came, Some(end));
+        return (inputs, Some(end));
     }
-    (came, None)
+    (inputs, None)
 }

@@ -1,11 +1,10 @@
-//! Logging in to a server: finds its authorization server, has the user log in with a browser, which the user opens, and keeps the
-//! tokens.
+//! Login to a server: finds its authorization server, lets the user log in with a browser, and stores the tokens.
 
 use super::tokens::{Credentials, Fetcher};
 use crate::base::secret::Secret;
 use crate::limits::mcp::LOGIN_MS;
 use crate::mcp::config::OAuth;
-use crate::mcp::transport::oauth::{self, Attempt, Issuer, Login, Resource, TokenError};
+use crate::mcp::transport::oauth::{self, Issuer, Login, LoginAttempt, Resource, TokenError};
 use crate::mcp::transport::url::Url;
 use crate::shell::event_loop::sys::unix_ms;
 use base64::Engine;
@@ -18,13 +17,13 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-/// The path that the browser is sent to, unless the settings name another URL.
+/// The path of the callback URL, unless the settings name another URL.
 const CALLBACK: &str = "/oauth/callback";
-/// Time for a browser to send its request, and bytes of the request that are read.
+/// The timeout of the browser's request, and its maximum size.
 const REQUEST_TIME: Duration = Duration::from_secs(5);
 const REQUEST_BYTES: u64 = 16 * 1024;
 
-/// Logs in and keeps the tokens. `tell` gets what the user has to do.
+/// Logs in and stores the tokens. `tell` shows the user what to do.
 pub fn login(credentials: &Credentials, oauth: &OAuth, tell: &mut dyn FnMut(&str)) -> Result<(), String> {
     let fetcher = credentials.fetcher();
     let (resource, issuer, scope) = discover(&fetcher, &credentials.url, oauth)?;
@@ -35,7 +34,7 @@ pub fn login(credentials: &Credentials, oauth: &OAuth, tell: &mut dyn FnMut(&str
     };
     let (state, verifier) = (random()?, random()?);
     let challenge = URL_SAFE_NO_PAD.encode(digest(&SHA256, verifier.as_bytes()));
-    let attempt = Attempt {
+    let attempt = LoginAttempt {
         issuer: &issuer,
         resource: &resource,
         client_id: &registered.0,
@@ -52,7 +51,9 @@ pub fn login(credentials: &Credentials, oauth: &OAuth, tell: &mut dyn FnMut(&str
     let code = attempt.code(&await_browser(&listener, &format!("/{path}"))?)?;
     let (status, body) = fetcher.post_form(&issuer.token_endpoint, &attempt.token_form(&code))?;
     let tokens = oauth::read_tokens(status, &body).map_err(|error| match error {
-        TokenError::Over => "the authorization server does not accept the code of the login; try again".to_owned(),
+        TokenError::InvalidGrant => {
+            "the authorization server does not accept the code of the login; try again".to_owned()
+        }
         TokenError::Failed(why) => why,
     })?;
     let login = Login {
@@ -66,17 +67,17 @@ pub fn login(credentials: &Credentials, oauth: &OAuth, tell: &mut dyn FnMut(&str
         expires_at: None,
         scopes: scope,
     };
-    credentials.keep(login.with(tokens, unix_ms()))
+    credentials.store_login(login.with_tokens(tokens, unix_ms()))
 }
 
-/// The resource, its authorization server and the scope to ask for.
+/// Finds the resource, its authorization server and the scope to request.
 fn discover(fetcher: &Fetcher<'_>, url: &Url, oauth: &OAuth) -> Result<(String, Issuer, String), String> {
     if let Some(issuer) = oauth::configured(oauth) {
         return Ok((url.shown(), issuer, oauth.scopes.join(" ")));
     }
     let challenge = oauth::challenge(&fetcher.challenge()?);
-    let found = oauth::resource_places(url, &challenge).into_iter().find_map(|place| metadata(fetcher, &place));
-    // Servers of an older version of the protocol are their own authorization servers.
+    let found = oauth::resource_metadata_urls(url, &challenge).into_iter().find_map(|url| metadata(fetcher, &url));
+    // A server with an older version of the protocol is its own authorization server.
     let resource = match (found, &oauth.issuer) {
         (Some(value), _) => oauth::read_resource(&value, url)?,
         (None, issuer) => {
@@ -84,9 +85,9 @@ fn discover(fetcher: &Fetcher<'_>, url: &Url, oauth: &OAuth) -> Result<(String, 
             Resource { resource: url.shown(), issuer, scopes: Vec::new() }
         }
     };
-    let place = Url::parse(&resource.issuer).map_err(|why| format!("the authorization server {why}"))?;
-    let found = oauth::issuer_places(&place).into_iter().find_map(|place| metadata(fetcher, &place));
-    let found = found.ok_or_else(|| format!("{} has no metadata of an authorization server", place.shown()))?;
+    let issuer_url = Url::parse(&resource.issuer).map_err(|why| format!("the authorization server {why}"))?;
+    let found = oauth::issuer_metadata_urls(&issuer_url).into_iter().find_map(|url| metadata(fetcher, &url));
+    let found = found.ok_or_else(|| format!("{} has no metadata of an authorization server", issuer_url.shown()))?;
     let issuer = oauth::read_issuer(&found, &resource.issuer)?;
     let scope = challenge.scope.filter(|scope| !scope.is_empty()).unwrap_or_else(|| {
         let supported = if resource.scopes.is_empty() { &issuer.scopes } else { &resource.scopes };
@@ -95,30 +96,30 @@ fn discover(fetcher: &Fetcher<'_>, url: &Url, oauth: &OAuth) -> Result<(String, 
     Ok((resource.resource, issuer, scope))
 }
 
-fn metadata(fetcher: &Fetcher<'_>, place: &str) -> Option<Value> {
-    let (status, body) = fetcher.get(place).ok()?;
+fn metadata(fetcher: &Fetcher<'_>, url: &str) -> Option<Value> {
+    let (status, body) = fetcher.get(url).ok()?;
     let value: Value = serde_json::from_slice(&body).ok()?;
     (status == 200 && value.is_object()).then_some(value)
 }
 
-/// The id that this program gets at the authorization server, and perhaps a secret.
+/// Registers this program at the authorization server. Returns the client id, and the client secret if there is one.
 fn register(
     fetcher: &Fetcher<'_>,
     issuer: &Issuer,
     oauth: &OAuth,
     redirect: &str,
 ) -> Result<(String, Option<Secret>), String> {
-    let place = oauth.registration_url.as_ref().or(issuer.registration_endpoint.as_ref());
+    let url = oauth.registration_url.as_ref().or(issuer.registration_endpoint.as_ref());
     let by_hand = "register this program there and give its id as oauth.clientId";
-    let place = place.ok_or_else(|| format!("{} does not register programs; {by_hand}", issuer.issuer))?;
-    let (status, body) = fetcher.post_json(place, &oauth::registration(redirect))?;
+    let url = url.ok_or_else(|| format!("{} does not register programs; {by_hand}", issuer.issuer))?;
+    let (status, body) = fetcher.post_json(url, &oauth::registration(redirect))?;
     let value: Value = serde_json::from_slice(&body).unwrap_or_default();
     let id = value["client_id"].as_str().filter(|_| (200..300).contains(&status));
     let id = id.ok_or_else(|| format!("{} answered {status} to a registration; {by_hand}", issuer.issuer))?;
     Ok((id.to_owned(), value["client_secret"].as_str().map(Secret::new)))
 }
 
-/// Where the browser is sent with the answer.
+/// Listens for the callback. Returns the listener and the callback URL.
 fn listen(oauth: &OAuth) -> Result<(TcpListener, String), String> {
     let given = oauth.redirect_uri.as_deref().map(Url::parse).transpose();
     let given = given.map_err(|why| format!("oauth.redirectUri {why}"))?;
@@ -137,7 +138,7 @@ fn listen(oauth: &OAuth) -> Result<(TcpListener, String), String> {
     Ok((listener, redirect))
 }
 
-/// Waits for the request that the authorization server sends the browser with; its target.
+/// Waits for the callback request of the browser. Returns its target.
 fn await_browser(listener: &TcpListener, path: &str) -> Result<String, String> {
     let until = Instant::now() + Duration::from_millis(LOGIN_MS);
     loop {
@@ -150,9 +151,12 @@ fn await_browser(listener: &TcpListener, path: &str) -> Result<String, String> {
         if fds[0].revents().is_empty() {
             continue;
         }
-        let Some((mut stream, target)) = listener.accept().ok().and_then(|(stream, _)| asked(stream)) else { continue };
-        let is_meant = target.split('?').next() == Some(path);
-        let (status, text) = match is_meant {
+        let Some((mut stream, target)) = listener.accept().ok().and_then(|(stream, _)| read_request_target(stream))
+        else {
+            continue;
+        };
+        let is_callback = target.split('?').next() == Some(path);
+        let (status, text) = match is_callback {
             true => ("200 OK", "The answer has arrived. Go on in the terminal; this page can be closed."),
             false => ("404 Not Found", "There is nothing here."),
         };
@@ -161,14 +165,14 @@ fn await_browser(listener: &TcpListener, path: &str) -> Result<String, String> {
             "HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{text}",
             text.len()
         );
-        if is_meant {
+        if is_callback {
             return Ok(target);
         }
     }
 }
 
-/// The target of a GET request.
-fn asked(stream: TcpStream) -> Option<(TcpStream, String)> {
+/// Reads a GET request. Returns its target.
+fn read_request_target(stream: TcpStream) -> Option<(TcpStream, String)> {
     stream.set_read_timeout(Some(REQUEST_TIME)).ok()?;
     let mut head = Vec::new();
     let mut byte = [0];

@@ -1,14 +1,13 @@
-//! Connections to MCP servers. `workspace` reads which servers a workspace has, `pool` keeps the connections that tasks share,
-//! `connection` is the thread of one of them, `stdio` and `http` are its transports. What is said over a connection is decided in
-//! [`crate::mcp`]; nothing here knows the protocol.
+//! Connections to MCP servers. `workspace` reads which servers a workspace has, `pool` has the connections that tasks share, `connection` is
+//! the thread of one connection, `stdio` and `http` are its transports. The protocol is in [`crate::mcp`]; this folder only does the I/O.
 
 pub mod commands;
 mod connection;
 mod http;
+mod known_servers;
 mod login;
-mod offers;
 pub mod pool;
-mod seen;
+mod prompts_and_resources;
 mod stdio;
 mod tokens;
 pub mod verbs;
@@ -33,21 +32,21 @@ use std::sync::{Arc, Mutex};
 use tokens::TokenStore;
 use ureq::tls::TlsConfig;
 
-/// What all connections use.
+/// The context that all connections share.
 pub struct Context {
-    /// None: programs cannot be started.
+    /// `None` if programs cannot be started.
     pub programs: Option<Arc<dyn Spawn>>,
     pub reader: SettingsReader,
     /// `--allowed-mcp-server-names`.
     pub only: Option<Vec<String>>,
     pub state_dir: PathBuf,
-    /// What tasks may use beside their workspaces.
+    /// Directories that tasks may use in addition to their workspaces.
     pub included: Mutex<Vec<PathBuf>>,
     pub tls: TlsConfig,
     pub tokens: Arc<TokenStore>,
     pub limits: Limits,
     pub log: Log,
-    /// How many versions of catalogs there were.
+    /// A counter of the versions of all catalogs.
     pub versions: AtomicU64,
 }
 
@@ -75,7 +74,7 @@ pub fn open(
     let pool = pool(programs, reader, tls, settings, state_dir, log);
     let own = pool.clone();
     let run = move |asked: &Asked| commands::run(&own, asked);
-    // A program that has a command of this name keeps its own.
+    // A host program may have registered a command with this name; then its command is used.
     let _ = commands.register(commands::spec(), Box::new(run));
     pool
 }

@@ -1,11 +1,11 @@
-//! The connections that tasks share: one per server and workspace, or per task if the server's settings say so. A connection is
-//! started in the background when a task first needs it. Workers ask for the table of a task's tools and call them here.
+//! The pool of connections that tasks share: one per server and workspace, or one per task if the server's settings say so. A connection is
+//! started in the background when a task first needs it. Workers get the tools of a task from the pool and call them through it.
 
 mod calls;
 
 use super::Context;
-use super::connection::{Connection, View};
-use super::seen::Seen;
+use super::connection::{Connection, Snapshot};
+use super::known_servers::KnownServers;
 use super::tokens::{Credentials, TokenStore};
 use super::workspace::{Configured, ENABLEMENT, Servers};
 use crate::base::id::{TaskId, Tenant};
@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 
 pub struct Pool {
     context: Arc<Context>,
-    seen: Seen,
+    known_servers: KnownServers,
     inner: Mutex<Inner>,
     /// The servers that clients named, by task.
     adopted: Mutex<HashMap<TaskId, Vec<Server>>>,
@@ -36,16 +36,16 @@ pub struct Pool {
 struct Inner {
     workspaces: HashMap<PathBuf, Arc<Servers>>,
     connections: HashMap<ConnectionKey, Arc<Connection>>,
-    /// The tools that were made last of what the servers of a task had then.
+    /// A cache of the tools of a task, with the versions of the catalogs that they were made from.
     tables: HashMap<TableKey, (Vec<u64>, Arc<Tools>)>,
-    /// Switched off until the server ends.
+    /// Servers that are switched off until this program ends.
     disabled: HashSet<String>,
     /// Tools whose declarations the model API refused, by workspace.
     refused: HashMap<PathBuf, HashSet<String>>,
-    /// Resources that results have named, with their servers, by task.
+    /// Resources that results have linked to, with their servers, by task.
     links: HashMap<TaskId, HashSet<(String, String)>>,
-    /// What was logged already.
-    told: HashSet<String>,
+    /// Warnings that were logged already.
+    reported: HashSet<String>,
     is_ending: bool,
 }
 
@@ -58,7 +58,7 @@ struct ConnectionKey {
     pool_key: String,
     root: PathBuf,
     tenant: Tenant,
-    /// Only this task's.
+    /// Set if only this task uses the connection.
     task: Option<TaskId>,
 }
 
@@ -84,36 +84,36 @@ pub struct Tools {
 pub struct Status<'a> {
     pub configured: &'a Configured,
     pub state: State,
-    pub connection: Option<(Arc<Connection>, View)>,
+    pub connection: Option<(Arc<Connection>, Snapshot)>,
 }
 
 impl Pool {
     pub fn new(context: Context) -> Pool {
         Pool {
-            seen: Seen::new(&context.state_dir, &context.limits),
+            known_servers: KnownServers::new(&context.state_dir, &context.limits),
             context: Arc::new(context),
             inner: Mutex::default(),
             adopted: Mutex::default(),
         }
     }
 
-    /// The servers of a workspace as its settings were when they were last read. Those of an untrusted folder are read again each
-    /// time, because people may trust it meanwhile.
+    /// The servers of a workspace, from the settings as they were last read. The settings of an untrusted workspace are read each time,
+    /// because the user may have trusted it meanwhile.
     pub fn servers(&self, workspace: &Path) -> Arc<Servers> {
         let known = lock(&self.inner).workspaces.get(workspace).cloned();
         known.filter(|servers| servers.trusted).unwrap_or_else(|| self.read(workspace))
     }
 
     fn read(&self, workspace: &Path) -> Arc<Servers> {
-        let servers = Servers::read(&self.context, &self.seen, workspace);
+        let servers = Servers::read(&self.context, &self.known_servers, workspace);
         let servers = Arc::new(servers.unwrap_or_else(|why| Servers { notices: vec![why], ..Servers::default() }));
         let mut inner = lock(&self.inner);
-        servers.notices.iter().for_each(|notice| inner.tell(&self.context, notice));
+        servers.notices.iter().for_each(|notice| inner.warn_once(&self.context, notice));
         inner.workspaces.insert(workspace.to_owned(), servers.clone());
         servers
     }
 
-    /// The servers of a task: those of its workspace, and those that its client named.
+    /// The servers of a task: those of its workspace, and those that its client has named.
     pub(super) fn of_task(&self, scope: McpScope<'_>) -> Arc<Servers> {
         let servers = self.servers(scope.workspace);
         if scope.named.is_empty() {
@@ -124,7 +124,7 @@ impl Pool {
             if servers.get(name).is_some() {
                 let text =
                     format!("MCP server {name} is configured here, so the one of a client with that name is not used.");
-                lock(&self.inner).tell(&self.context, &text);
+                lock(&self.inner).warn_once(&self.context, &text);
                 continue;
             }
             let adopted = lock(&self.adopted);
@@ -139,12 +139,12 @@ impl Pool {
         Arc::new(Servers { all, trusted: servers.trusted, notices: Vec::new() })
     }
 
-    /// The state of every server of a task, by name. Starts those that are not running.
+    /// The states of all servers of a task, by name. Starts the servers that are not running.
     pub fn statuses<'a>(&self, scope: McpScope<'_>, servers: &'a Servers) -> Vec<Status<'a>> {
         self.statuses_if(scope, servers, |_| true)
     }
 
-    /// The same, but starts only those that are wanted.
+    /// Like [`Pool::statuses`], but starts only the servers that `is_wanted` accepts.
     pub(super) fn statuses_if<'a>(
         &self,
         scope: McpScope<'_>,
@@ -161,7 +161,7 @@ impl Pool {
                 }
                 (None, Some(server)) => match self.connection(scope, server) {
                     Ok(connection) => {
-                        let view = connection.view();
+                        let view = connection.snapshot();
                         Status { configured, state: view.state.clone(), connection: Some((connection, view)) }
                     }
                     Err(why) => Status { configured, state: State::Failed(why), connection: None },
@@ -172,29 +172,29 @@ impl Pool {
         servers.all.iter().map(of).collect()
     }
 
-    /// Ends a connection that waited for a login, if there is one now.
-    fn renew(&self, scope: McpScope<'_>, server: &Server) {
+    /// Drops a connection that needs a login, if the user has logged in since.
+    fn drop_if_logged_in(&self, scope: McpScope<'_>, server: &Server) {
         let key = ConnectionKey::of(scope, server);
         let known = lock(&self.inner).connections.get(&key).cloned();
-        let waits = known.is_some_and(|known| known.view().state == State::NeedsLogin);
-        let is_renewed = || {
+        let waits = known.is_some_and(|known| known.snapshot().state == State::NeedsLogin);
+        let has_new_token = || {
             let login = Credentials::of(&self.context.tokens, server, &server.redactor());
-            login.is_some_and(|login| login.is_renewed())
+            login.is_some_and(|login| login.has_new_token())
         };
-        if waits && is_renewed() {
+        if waits && has_new_token() {
             lock(&self.inner).connections.remove(&key);
         }
     }
 
-    /// The connection of a server, which is started if there is none or if it was stopped because nobody used it.
+    /// The connection of a server. Starts a new one if there is none, or if it was stopped because it was not used.
     fn connection(&self, scope: McpScope<'_>, server: &Server) -> Result<Arc<Connection>, String> {
-        self.renew(scope, server);
+        self.drop_if_logged_in(scope, server);
         let key = ConnectionKey::of(scope, server);
         let mut inner = lock(&self.inner);
         let before = inner.connections.get(&key).cloned();
-        // One that is being stopped or was stopped is of no use any more.
+        // A connection that is being stopped or was stopped cannot be used any more.
         let is_used = |known: &Connection| {
-            !matches!(known.view().state, State::Stopping | State::Idle) && !known.may_be_reached()
+            !matches!(known.snapshot().state, State::Stopping | State::Idle) && !known.is_retry_due()
         };
         if let Some(known) = before.clone().filter(|known| is_used(known)) {
             known.touch();
@@ -203,7 +203,7 @@ impl Pool {
         if inner.is_ending {
             return Err("the server is ending".into());
         }
-        let is_alive = |one: &&Arc<Connection>| one.view().is_alive;
+        let is_alive = |one: &&Arc<Connection>| one.snapshot().is_alive;
         let live: Vec<&Arc<Connection>> = inner.connections.values().filter(is_alive).collect();
         let of_clients = live.iter().filter(|one| one.server.layer == Layer::Client).count();
         if server.layer == Layer::Client && of_clients >= CLIENT_CONNECTIONS {
@@ -228,12 +228,12 @@ impl Pool {
         Ok(connection)
     }
 
-    /// The tools of a task, from what its servers have said so far.
+    /// The tools of a task, from the present catalogs of its servers.
     pub fn tools(&self, scope: McpScope<'_>, statuses: &[Status<'_>]) -> Arc<Tools> {
         let connected = || {
             statuses.iter().filter_map(|status| {
                 let (server, (_, view)) = (status.configured.server.as_ref()?, status.connection.as_ref()?);
-                // While it is started again its tools stay declared.
+                // While a server is started again, its tools stay declared.
                 (view.is_alive && !view.catalog.tools.is_empty()).then_some((server, view))
             })
         };
@@ -243,16 +243,17 @@ impl Pool {
         if let Some((_, tools)) = lock(&self.inner).tables.get(&key).filter(|(known, _)| *known == versions) {
             return tools.clone();
         }
-        // Takes a while with many tools, so without the lock.
+        // This takes a while with many tools, so the lock is not held.
         let declarations = declare(connected().map(|(server, view)| (server, &view.catalog.tools[..])));
         let tools = Arc::new(Tools { specs: declarations.tools.iter().map(spec).collect(), declarations });
         let mut inner = lock(&self.inner);
-        tools.declarations.notices.iter().for_each(|notice| inner.tell(&self.context, notice));
+        tools.declarations.notices.iter().for_each(|notice| inner.warn_once(&self.context, notice));
         inner.tables.insert(key, (versions, tools.clone()));
         tools
     }
 
-    /// Reads the settings of a workspace again, stops servers that were removed or changed, and starts the named ones, or all, anew.
+    /// Reads the settings of a workspace again, and drops the connection of the named server, or of all servers, so that they are started
+    /// again when they are needed.
     pub fn reload(&self, workspace: &Path, tenant: &Tenant, name: Option<&str>) {
         self.read(workspace);
         let mut inner = lock(&self.inner);
@@ -286,19 +287,19 @@ impl Pool {
         stop(&stopped);
     }
 
-    /// Allows what a server of the workspace itself starts now.
+    /// Allows a server of the workspace whose configuration has changed.
     pub fn allow(&self, workspace: &Path, name: &str) -> Result<(), String> {
         let servers = self.servers(workspace);
         let server = servers.get(name).and_then(|one| one.server.as_ref());
         let server = server.ok_or_else(|| format!("There is no MCP server {name} that could be started."))?;
-        let allowed = self.seen.allow(&workspace.to_string_lossy(), name, &server.config_hash);
+        let allowed = self.known_servers.allow(&workspace.to_string_lossy(), name, &server.config_hash);
         allowed.map_err(|error| format!("It cannot be remembered: {error}."))?;
         self.read(workspace);
         Ok(())
     }
 
-    /// A connection of a server of the settings that was started for a workspace, whatever task uses it.
-    pub fn known(&self, workspace: &Path, tenant: &Tenant, server: &str) -> Option<Arc<Connection>> {
+    /// The connection of a configured server that was started for a workspace by any task.
+    pub fn find_connection(&self, workspace: &Path, tenant: &Tenant, server: &str) -> Option<Arc<Connection>> {
         let inner = lock(&self.inner);
         let is_meant = |(key, connection): &(&ConnectionKey, &Arc<Connection>)| {
             let Server { name, layer, .. } = &connection.server;
@@ -311,14 +312,14 @@ impl Pool {
         lock(&self.inner).disabled.contains(server)
     }
 
-    /// The tools of the servers of a workspace that are connected.
+    /// The tools of the connected servers of a workspace.
     pub fn tools_of(&self, workspace: &Path, tenant: &Tenant, servers: &Servers) -> Arc<Tools> {
         let statuses: Vec<Status<'_>> = servers
             .all
             .iter()
             .filter_map(|configured| {
-                let connection = self.known(workspace, tenant, &configured.name)?;
-                let view = connection.view();
+                let connection = self.find_connection(workspace, tenant, &configured.name)?;
+                let view = connection.snapshot();
                 Some(Status { configured, state: view.state.clone(), connection: Some((connection, view)) })
             })
             .collect();
@@ -329,7 +330,7 @@ impl Pool {
         &self.context.tokens
     }
 
-    /// Starts one server of a workspace, whatever the switches say, and waits until it is connected or has failed.
+    /// Starts one server of a workspace, even if it is switched off, and waits until it is connected or has failed.
     pub fn try_out(&self, workspace: &Path, name: &str) -> State {
         let servers = self.servers(workspace);
         let (task, tenant) = ("mcp".into(), Tenant::default());
@@ -341,7 +342,7 @@ impl Pool {
         }
     }
 
-    /// Starts all servers of a workspace that may start, and waits a limited time until each is connected or has failed.
+    /// Starts all allowed servers of a workspace, and waits for a limited time until each is connected or has failed.
     pub fn try_all(&self, workspace: &Path) -> Vec<(String, State)> {
         let servers = self.servers(workspace);
         let (task, tenant) = ("mcp".into(), Tenant::default());
@@ -354,20 +355,20 @@ impl Pool {
                 (None, Some(server)) => self.connection(scope, server).map_err(State::Failed),
             }
         };
-        // All of them are begun before the first is waited for.
+        // Starts all of them before waiting for the first.
         let begun: Vec<_> = servers.all.iter().map(|one| (one.name.clone(), begin(one))).collect();
         let end = Instant::now() + Duration::from_millis(TRIAL_MS);
         let wait = |one: Arc<Connection>| one.wait_started_within(end.saturating_duration_since(Instant::now()));
         begun.into_iter().map(|(name, begun)| (name, begun.map_or_else(|state| state, wait))).collect()
     }
 
-    /// The file in which people switch servers off for good.
+    /// The file in which users switch servers off permanently.
     pub fn enablement_file(&self) -> Option<PathBuf> {
         self.context.reader.paths().user(ENABLEMENT)
     }
 
-    /// Remembers what a result names, so that it can be read.
-    pub(super) fn keep_links(&self, task: &TaskId, server: &str, links: &[String]) {
+    /// Records the resources that a result links to, so that the task may read them.
+    pub(super) fn add_links(&self, task: &TaskId, server: &str, links: &[String]) {
         if !links.is_empty() {
             let mut inner = lock(&self.inner);
             let kept = inner.links.entry(task.clone()).or_default();
@@ -387,8 +388,8 @@ impl Pool {
 
     fn count(&self) -> McpCounts {
         let inner = lock(&self.inner);
-        let views: Vec<View> = inner.connections.values().map(|connection| connection.view()).collect();
-        let count = |is: &dyn Fn(&View) -> bool| views.iter().filter(|view| is(view)).count();
+        let views: Vec<Snapshot> = inner.connections.values().map(|connection| connection.snapshot()).collect();
+        let count = |is: &dyn Fn(&Snapshot) -> bool| views.iter().filter(|view| is(view)).count();
         McpCounts {
             connected: count(&|view| view.state == State::Connected),
             failed: count(&|view| matches!(view.state, State::Failed(_))),
@@ -404,21 +405,21 @@ pub enum Switch {
 }
 
 impl Inner {
-    /// Says something to people, once.
-    fn tell(&mut self, context: &Context, text: &str) {
-        if self.told.insert(text.to_owned()) {
+    /// Logs a warning, but each text only once.
+    fn warn_once(&mut self, context: &Context, text: &str) {
+        if self.reported.insert(text.to_owned()) {
             context.log.warn(text);
         }
     }
 }
 
-/// Stops connections, all at the same time, and waits for that up to a limit.
+/// Stops connections concurrently, and waits for that up to a limit.
 fn stop(connections: &[Arc<Connection>]) {
     connections.iter().for_each(|connection| connection.stop(Duration::ZERO));
     connections.iter().for_each(|connection| connection.stop(Duration::from_millis(2 * STOP_MS)));
 }
 
-/// Whether a connected server has something that can be read.
+/// Whether a connected server has resources or resource templates.
 fn has_resources(status: &Status<'_>) -> bool {
     let catalog = status.connection.as_ref().map(|(_, view)| &view.catalog);
     catalog.is_some_and(|catalog| !catalog.resources.is_empty() || !catalog.templates.is_empty())

@@ -1,5 +1,5 @@
-//! Servers that are programs: messages are lines of their standard input and output. What they print on standard error is kept for
-//! people.
+//! The stdio transport: servers that are programs. Messages are lines of their standard input and output. Their standard error goes to the log
+//! of the server.
 
 use super::Context;
 use super::connection::{Flow, ServerLog, Transport};
@@ -7,7 +7,7 @@ use crate::base::secret::Secret;
 use crate::limits::mcp::{MESSAGE_BYTES, STOP_MS, WRITE_MS};
 use crate::mcp::session::{Input, Outgoing};
 use crate::mcp::transport::lines::{Lines, TooLong};
-use crate::mcp::transport::{may_wait, message};
+use crate::mcp::transport::{check_queue, message};
 use crate::tool::{Child, Io, Launch, Pipes};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
@@ -20,10 +20,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Read at a time.
+/// The size of one read.
 const CHUNK: usize = 64 * 1024;
 
-/// What to start.
+/// The program to start.
 pub struct Program<'a> {
     pub command: &'a str,
     pub args: &'a [String],
@@ -33,13 +33,13 @@ pub struct Program<'a> {
 
 pub struct Stdio {
     child: Box<dyn Child>,
-    /// None when it was closed.
+    /// The program's standard input. `None` after it was closed.
     input: Option<OwnedFd>,
-    /// None at its end.
+    /// The program's standard error. `None` after its end.
     errors: Option<OwnedFd>,
     is_output_open: bool,
     lines: Lines,
-    /// What the server has not read yet, and since when.
+    /// Bytes that the server has not read yet, and when it last read some.
     unsent: Vec<u8>,
     unsent_since: Instant,
     log: Arc<ServerLog>,
@@ -80,7 +80,7 @@ impl Stdio {
         })
     }
 
-    /// Writes as much as the pipe takes.
+    /// Writes as much as the pipe accepts.
     fn write(&mut self) -> Result<(), String> {
         let Some(input) = &self.input else { return Ok(()) };
         while !self.unsent.is_empty() {
@@ -91,7 +91,7 @@ impl Stdio {
                 }
                 Err(Errno::AGAIN) => return Ok(()),
                 Err(Errno::INTR) => {}
-                // It has closed its standard input; that it ended is seen elsewhere.
+                // The program has closed its standard input. If it has ended, `poll` notices that.
                 Err(Errno::PIPE) => self.unsent.clear(),
                 Err(errno) => return Err(format!("its standard input cannot be written: {}", io::Error::from(errno))),
             }
@@ -99,8 +99,8 @@ impl Stdio {
         Ok(())
     }
 
-    /// What its standard output has now.
-    fn read(&mut self, came: &mut Vec<Input>) -> Result<(), TooLong> {
+    /// Reads its standard output once.
+    fn read(&mut self, inputs: &mut Vec<Input>) -> Result<(), TooLong> {
         match rustix::io::read(self.child.output(), &mut self.buffer) {
             Ok(0) => self.is_output_open = false,
             Ok(count) => {
@@ -109,9 +109,9 @@ impl Stdio {
                 for line in lines {
                     match message::read(&line) {
                         Some(messages) => {
-                            came.extend(messages.into_iter().map(|message| Input::Message { message, on: None }));
+                            inputs.extend(messages.into_iter().map(|message| Input::Message { message, on: None }));
                         }
-                        None => came.push(Input::Junk(String::from_utf8_lossy(&line).into_owned())),
+                        None => inputs.push(Input::Junk(String::from_utf8_lossy(&line).into_owned())),
                     }
                 }
             }
@@ -129,7 +129,7 @@ impl Stdio {
         }
     }
 
-    /// Waits for the program's end until then. What it prints meanwhile is read, so that it does not wait for us.
+    /// Waits for the end of the program, for a limited time. Reads its output meanwhile, so that the program does not block.
     fn wait_for_end(&mut self, time: Duration) -> bool {
         let until = Instant::now() + time;
         loop {
@@ -147,7 +147,7 @@ impl Stdio {
     }
 
     fn poll(&self, wake: Option<BorrowedFd<'_>>, time: Duration) -> Ready {
-        // A descriptor that is closed, or that nothing is wanted of, is replaced by one that never becomes ready by itself.
+        // A closed or unneeded descriptor is replaced by one without events to wait for.
         let over = self.child.over();
         fn wanted<'a>(
             fd: Option<BorrowedFd<'a>>,
@@ -178,7 +178,7 @@ impl Stdio {
     }
 }
 
-/// Which descriptors something happened to.
+/// Which descriptors are ready.
 struct Ready {
     over: bool,
     output: bool,
@@ -199,7 +199,7 @@ impl Transport for Stdio {
         self.unsent.extend_from_slice(message.text.as_bytes());
         self.unsent.push(b'\n');
         self.write()?;
-        may_wait(self.unsent.len())
+        check_queue(self.unsent.len())
     }
 
     fn wait(&mut self, wake: BorrowedFd<'_>, time: Option<Duration>) -> Flow {
@@ -207,14 +207,14 @@ impl Transport for Stdio {
         let until_late = (!self.unsent.is_empty()).then(|| patience.saturating_sub(self.unsent_since.elapsed()));
         let time = time.into_iter().chain(until_late).min().unwrap_or(patience);
         let ready = self.poll(Some(wake), time);
-        let mut came = Vec::new();
+        let mut inputs = Vec::new();
         if ready.wake {
             let _ = rustix::io::read(wake, &mut [0; 8]);
         }
         if ready.errors {
             self.read_errors();
         }
-        if ready.output && self.read(&mut came).is_err() {
+        if ready.output && self.read(&mut inputs).is_err() {
             let most = MESSAGE_BYTES >> 20;
             return Flow::Broken(format!("line too long: it sent more than {most} MiB at once; ask it for less"));
         }
@@ -226,11 +226,11 @@ impl Transport for Stdio {
         if !self.unsent.is_empty() && self.unsent_since.elapsed() >= patience {
             return Flow::Broken("it does not read its standard input".into());
         }
-        // What it said before its end counts.
+        // Messages that the program sent before its end are handled first.
         if (ready.over && !ready.output) || !self.is_output_open {
-            return if came.is_empty() { Flow::Ended("it ended".into()) } else { Flow::Came(came) };
+            return if inputs.is_empty() { Flow::Ended("it ended".into()) } else { Flow::Inputs(inputs) };
         }
-        Flow::Came(came)
+        Flow::Inputs(inputs)
     }
 
     fn close(mut self: Box<Self>) -> String {
@@ -239,7 +239,7 @@ impl Transport for Stdio {
             self.child.ask();
             self.wait_for_end(self.kill);
         }
-        // The end of what it printed may still be in the pipe.
+        // The end of its standard error may still be in the pipe.
         let until = Instant::now() + self.drain;
         while self.errors.is_some() && Instant::now() < until && self.poll(None, Duration::ZERO).errors {
             self.read_errors();

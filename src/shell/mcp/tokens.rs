@@ -1,6 +1,6 @@
-//! Logins to servers: `mcp-tokens.json` in the state directory, which is readable by its owner only, and the requests that make and
-//! refresh them. Several programs may use the file: whoever changes it or refreshes a token holds the lock of a file beside it, and
-//! looks first whether another one has done so.
+//! Logins to servers: `mcp-tokens.json` in the state directory, which only its owner can read, and the requests that obtain and refresh tokens.
+//! Several processes may use the file. A process that changes the file or refreshes a token holds the lock on a separate lock file, and first
+//! checks whether another process has already done so.
 
 use crate::base::json;
 use crate::base::lock::lock;
@@ -34,31 +34,31 @@ use ureq::{Agent, Body, Proxy};
 /// The logins of all servers.
 pub struct TokenStore {
     file: PathBuf,
-    most: u64,
+    max_bytes: u64,
     tls: TlsConfig,
     proxies: Proxies,
-    /// The access token that a server refused last, by its URL: with another one it is worth a try.
+    /// The access token that a server refused last, by the server's URL.
     refused: Mutex<HashMap<String, Option<Secret>>>,
 }
 
 impl TokenStore {
-    pub fn new(state_dir: &Path, most: u64, tls: TlsConfig, reader: &SettingsReader) -> TokenStore {
+    pub fn new(state_dir: &Path, max_bytes: u64, tls: TlsConfig, reader: &SettingsReader) -> TokenStore {
         let none = Variables::default();
         let proxies = Proxies::new(&|name| reader.variable(&none, name));
-        TokenStore { file: state_dir.join("mcp-tokens.json"), most, tls, proxies, refused: Mutex::default() }
+        TokenStore { file: state_dir.join("mcp-tokens.json"), max_bytes, tls, proxies, refused: Mutex::default() }
     }
 
     fn read(&self) -> io::Result<Vec<Login>> {
-        let text = read_plain(&self.file, self.most)?;
+        let text = read_plain(&self.file, self.max_bytes)?;
         let read: Option<Value> = text.and_then(|text| serde_json::from_str(&text).ok());
         let logins = read.and_then(|mut value| serde_json::from_value(value["logins"].take()).ok());
-        // A file that cannot be read counts as none.
+        // A file with invalid content counts as empty.
         Ok(logins.unwrap_or_default())
     }
 
-    /// Changes the file while nobody else does.
+    /// Changes the file while holding the lock.
     pub fn change<T>(&self, change: impl FnOnce(&mut Vec<Login>) -> T) -> io::Result<T> {
-        let _lock = self.locked()?;
+        let _lock = self.lock_file()?;
         let mut logins = self.read()?;
         let (before, done) = (logins.clone(), change(&mut logins));
         if logins != before {
@@ -67,8 +67,8 @@ impl TokenStore {
         Ok(done)
     }
 
-    /// Waits until nobody else changes the file. The lock ends with what is returned.
-    fn locked(&self) -> io::Result<File> {
+    /// Waits for the lock of the file. The lock is held until the returned value is dropped.
+    fn lock_file(&self) -> io::Result<File> {
         if let Some(dir) = self.file.parent() {
             DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
         }
@@ -89,8 +89,8 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// None if the server has credentials in its settings, wants none, or was named by a client. Tokens that are used are told the
-    /// redactor.
+    /// The credentials of a server. `None` if its settings have credentials or disable logins, or if a client has named it. Tokens that are
+    /// used are added to the redactor.
     pub fn of(store: &Arc<TokenStore>, server: &Server, redactor: &Redactor) -> Option<Credentials> {
         let Transport::Network { url, .. } = &server.transport else { return None };
         let is_off = server.oauth.as_ref().is_some_and(|oauth| !oauth.enabled);
@@ -101,7 +101,7 @@ impl Credentials {
     }
 
     fn stored(&self) -> Result<Option<Login>, String> {
-        let logins = self.store.read().map_err(|error| self.unreadable(&error))?;
+        let logins = self.store.read().map_err(|error| self.file_error(&error))?;
         let found = oauth::find(&logins, &self.url, self.issuer.as_deref()).cloned();
         if let Some(login) = &found {
             [Some(&login.access), login.refresh.as_ref(), login.client_secret.as_ref()]
@@ -112,11 +112,11 @@ impl Credentials {
         Ok(found)
     }
 
-    fn unreadable(&self, error: &io::Error) -> String {
+    fn file_error(&self, error: &io::Error) -> String {
         format!("{} cannot be used: {error}", self.store.file.display())
     }
 
-    /// The token for the next request, which is refreshed if it is about to end.
+    /// The token for the next request. Refreshes the token if it expires soon.
     pub fn token(&self) -> Result<Option<Secret>, String> {
         match self.stored()? {
             Some(login) if login.expires_within(unix_ms(), TOKEN_EARLY_MS) && login.refresh.is_some() => {
@@ -126,7 +126,7 @@ impl Credentials {
         }
     }
 
-    /// The server refused a token, or that there was none: another one to try.
+    /// Returns another token to try, after the server has refused a request with the token `used` or without one.
     pub fn after_refusal(&self, used: Option<&Secret>) -> Result<Option<Secret>, String> {
         let other = match self.stored()? {
             Some(login) if Some(&login.access) != used => Some(login.access),
@@ -144,16 +144,16 @@ impl Credentials {
     }
 
     /// Whether there is a token that the server has not refused.
-    pub fn is_renewed(&self) -> bool {
+    pub fn has_new_token(&self) -> bool {
         let stored = self.stored().ok().flatten().map(|login| login.access);
         let refused = lock(&self.store.refused).get(&self.url.shown()).cloned().flatten();
         stored.is_some() && stored != refused
     }
 
-    /// Exchanges the refresh token, unless somebody else has just done so. None: the login is over.
+    /// Refreshes the token, unless another process has just done so. `None` if the login is not valid any more.
     fn refresh(&self, old: &Secret) -> Result<Option<Secret>, String> {
-        let _lock = self.store.locked().map_err(|error| self.unreadable(&error))?;
-        let mut logins = self.store.read().map_err(|error| self.unreadable(&error))?;
+        let _lock = self.store.lock_file().map_err(|error| self.file_error(&error))?;
+        let mut logins = self.store.read().map_err(|error| self.file_error(&error))?;
         let Some(login) = oauth::find(&logins, &self.url, self.issuer.as_deref()).cloned() else { return Ok(None) };
         let Some(form) = login.refresh_form().filter(|_| login.access == *old) else {
             return Ok(Some(login.access).filter(|access| access != old));
@@ -161,8 +161,8 @@ impl Credentials {
         let (status, body) = Fetcher::new(&self.store, &self.url).post_form(&login.token_endpoint, &form)?;
         let place = logins.iter().position(|known| *known == login).unwrap_or_default();
         let new = match oauth::read_tokens(status, &body) {
-            Ok(tokens) => login.with(tokens, unix_ms()),
-            Err(TokenError::Over) => Login { refresh: None, ..login },
+            Ok(tokens) => login.with_tokens(tokens, unix_ms()),
+            Err(TokenError::InvalidGrant) => Login { refresh: None, ..login },
             Err(TokenError::Failed(why)) => return Err(format!("its token cannot be refreshed: {why}")),
         };
         self.redactor.add(new.access.clone());
@@ -170,27 +170,27 @@ impl Credentials {
         let access = new.refresh.is_some().then(|| new.access.clone());
         logins[place] = new;
         let bytes = json::bytes(&json!({ "logins": logins }));
-        replace(&self.store.file, &bytes, 0o600).map_err(|error| self.unreadable(&error))?;
+        replace(&self.store.file, &bytes, 0o600).map_err(|error| self.file_error(&error))?;
         Ok(access)
     }
 
-    /// Keeps a login in place of earlier ones for the same resource.
-    pub fn keep(&self, login: Login) -> Result<(), String> {
+    /// Stores a login. It replaces earlier ones for the same resource.
+    pub fn store_login(&self, login: Login) -> Result<(), String> {
         let changed = self.store.change(|logins| {
             logins.retain(|known| (&known.issuer, &known.resource) != (&login.issuer, &login.resource));
             logins.push(login);
         });
-        changed.map_err(|error| self.unreadable(&error))
+        changed.map_err(|error| self.file_error(&error))
     }
 
-    /// Forgets the login. False: there was none.
-    pub fn forget(&self) -> Result<bool, String> {
+    /// Deletes the login. Returns whether there was one.
+    pub fn delete_login(&self) -> Result<bool, String> {
         let changed = self.store.change(|logins| {
             let found = oauth::find(logins, &self.url, self.issuer.as_deref()).cloned();
             logins.retain(|login| Some(login) != found.as_ref());
             found.is_some()
         });
-        changed.map_err(|error| self.unreadable(&error))
+        changed.map_err(|error| self.file_error(&error))
     }
 
     pub fn fetcher(&self) -> Fetcher<'_> {
@@ -202,7 +202,7 @@ impl Credentials {
 pub struct Fetcher<'a> {
     store: &'a TokenStore,
     url: &'a Url,
-    /// The server itself is not on the public internet, so its authorization server need not be.
+    /// Whether the server is not on the public internet. Then its authorization server need not be either.
     is_private: bool,
 }
 
@@ -216,7 +216,7 @@ impl<'a> Fetcher<'a> {
         self.read(url, self.agent(url)?.get(url).call())
     }
 
-    /// The `WWW-Authenticate` field of the answer to a request without credentials.
+    /// The `WWW-Authenticate` field of the response to a request without credentials.
     pub fn challenge(&self) -> Result<String, String> {
         let url = self.url.whole().reveal();
         let request = self.agent(url)?.post(url).header("Content-Type", "application/json");
@@ -252,7 +252,7 @@ impl<'a> Fetcher<'a> {
             .max_redirects(0)
             .timeout_global(Some(Duration::from_millis(OAUTH_MS)))
             .build();
-        // Through a proxy only that is resolved here.
+        // With a proxy, only the proxy's own address is resolved here.
         Ok(match self.is_private || !is_direct {
             true => config.new_agent(),
             false => Agent::with_parts(config, DefaultConnector::default(), CheckedResolver::new(is_public)),

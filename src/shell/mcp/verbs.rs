@@ -1,5 +1,5 @@
-//! The verbs `gemini-a2a mcp …`: what users do with MCP servers outside of a session. Those that connect do so without a server of our
-//! own.
+//! The subcommands of `gemini-a2a mcp`: manage MCP servers outside of a session. They connect to MCP servers directly, without a running
+//! gemini-a2a server.
 
 use super::commands;
 use super::login;
@@ -18,7 +18,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Carries out one that is about servers of a workspace. `tell` prints; the error does so too, and ends the program with a failure.
+/// Runs a subcommand about servers of a workspace. `tell` prints a text. The caller prints the error and exits with a failure status.
 pub fn run(pool: &Arc<Pool>, workspace: &Path, action: &McpAction, tell: &mut dyn FnMut(&str)) -> Result<(), String> {
     match action {
         McpAction::List => tell(&commands::overview(pool, workspace, None)),
@@ -42,7 +42,7 @@ pub fn run(pool: &Arc<Pool>, workspace: &Path, action: &McpAction, tell: &mut dy
         }
         McpAction::Logout(name) => {
             let server = find(pool, workspace, name)?;
-            tell(&match credentials(pool, &server)?.forget()? {
+            tell(&match credentials(pool, &server)?.delete_login()? {
                 true => format!("The login to {name} is forgotten."),
                 false => format!("There was no login to {name}."),
             });
@@ -73,7 +73,7 @@ fn credentials(pool: &Pool, server: &Server) -> Result<Credentials, String> {
 }
 
 /// Adds a server to the user's settings or removes one from it.
-pub fn edit(paths: &Paths, action: &McpAction, most: u64) -> Result<String, String> {
+pub fn edit(paths: &Paths, action: &McpAction, max_bytes: u64) -> Result<String, String> {
     let (name, entry) = match action {
         McpAction::Add { name, entry } => (name, Some(entry)),
         McpAction::Remove(name) => (name, None),
@@ -83,10 +83,10 @@ pub fn edit(paths: &Paths, action: &McpAction, most: u64) -> Result<String, Stri
         check(name, entry)?;
     }
     let file = paths.user("settings.json").ok_or("There is no home directory, so there are no settings to change.")?;
-    // The settings may be kept elsewhere; the link stays.
+    // The settings file may be a symbolic link. Its target is changed and the link stays.
     let file = file.canonicalize().unwrap_or(file);
     let wrong = |why: String| format!("{} is not changed: {why}.", file.display());
-    let text = read_plain(&file, most).map_err(|error| wrong(error.to_string()))?.unwrap_or_default();
+    let text = read_plain(&file, max_bytes).map_err(|error| wrong(error.to_string()))?.unwrap_or_default();
     let changed = jsonc_edit::with_entry(&text, "mcpServers", name, entry).map_err(wrong)?;
     if changed == text {
         return Err(match entry {
@@ -97,11 +97,11 @@ pub fn edit(paths: &Paths, action: &McpAction, most: u64) -> Result<String, Stri
     replace(&file, changed.as_bytes(), mode(&file)).map_err(|error| wrong(error.to_string()))?;
     Ok(match entry {
         Some(_) => format!("MCP server {name} is in {}. Try it: gemini-a2a mcp test {name}", file.display()),
-        None => format!("MCP server {name} is no longer in {}.", file.display()),
+        None => format!("MCP server {name} was removed from {}.", file.display()),
     })
 }
 
-/// Whether it would be a server.
+/// Checks that an entry is a valid server.
 fn check(name: &str, entry: &Value) -> Result<(), String> {
     let env = Environment { get: &|_| Some("x".into()), is_credential: &|_| false };
     Definition::read(name, entry, Layer::User, &env)?.server().map(drop)

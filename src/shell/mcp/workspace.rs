@@ -1,7 +1,7 @@
-//! Which servers a workspace has: those of the settings files, and whether each may be used.
+//! The servers of a workspace: reads them from the settings files and extensions, and decides whether each may be used.
 
 use super::Context;
-use super::seen::Seen;
+use super::known_servers::KnownServers;
 use crate::config::definitions::extension::{Extension, ExtensionSource};
 use crate::config::settings::SettingScope;
 use crate::config::trust::Trust;
@@ -14,7 +14,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// In the user's `.gemini`: which servers are switched off.
+/// The file in the user's `.gemini` with the servers that are switched off.
 pub const ENABLEMENT: &str = "mcp-server-enablement.json";
 
 /// The servers of a workspace, by name.
@@ -22,7 +22,7 @@ pub const ENABLEMENT: &str = "mcp-server-enablement.json";
 pub struct Servers {
     pub all: Vec<Configured>,
     pub trusted: bool,
-    /// For people, in sentences.
+    /// Messages for people, in sentences.
     pub notices: Vec<String>,
 }
 
@@ -30,9 +30,9 @@ pub struct Servers {
 pub struct Configured {
     pub name: String,
     pub layer: Layer,
-    /// It, or a part of it, comes with the workspace.
+    /// Whether the definition or a part of it comes from the workspace.
     pub of_workspace: bool,
-    /// None if it may not be used: then the state says why.
+    /// `None` if the definition is invalid; then `refused` says why.
     pub server: Option<Server>,
     pub refused: Option<State>,
 }
@@ -42,8 +42,8 @@ impl Servers {
         self.all.iter().find(|one| one.name == name)
     }
 
-    /// Reads the settings anew.
-    pub fn read(context: &Context, seen: &Seen, workspace: &Path) -> Result<Servers, String> {
+    /// Reads the settings.
+    pub fn read(context: &Context, known_servers: &KnownServers, workspace: &Path) -> Result<Servers, String> {
         let read = context.reader.read(workspace)?;
         let mut servers = Servers { trusted: read.trust == Trust::Trusted, ..Servers::default() };
         let get = |name: &str| context.reader.variable(&read.variables, name);
@@ -59,7 +59,7 @@ impl Servers {
         for extension in read.extensions.iter().filter(|extension| extension.enabled) {
             for (name, definition) in definitions(extension, &env) {
                 match definition {
-                    // Of two extensions with a server of this name, the first.
+                    // If two extensions define a server of this name, the first is used.
                     Ok(definition) => drop(of_extensions.entry(name).or_insert(definition)),
                     Err(why) => servers.notices.push(format!("extension {}: {why}", extension.name)),
                 }
@@ -80,7 +80,7 @@ impl Servers {
         for (at, one) in servers.all.iter_mut().enumerate() {
             let refused = gate.refuses(&one.name).or_else(|| match (trusted, &one.server) {
                 (false, _) => Some(State::Untrusted),
-                (true, Some(server)) if one.of_workspace => is_new(server, seen, workspace),
+                (true, Some(server)) if one.of_workspace => changed_since_last_use(server, known_servers, workspace),
                 (true, _) => None,
             });
             let many = || State::Blocked(format!("the settings have more than {WORKSPACE_SERVERS} servers"));
@@ -102,7 +102,7 @@ impl Servers {
     }
 }
 
-/// The servers of an extension. They start in its directory and get the values of its settings.
+/// The servers of an extension. They start in its directory, with the values of its settings in their environment.
 fn definitions(extension: &Extension, env: &Environment<'_>) -> Vec<(String, Result<Definition, String>)> {
     let own = |name: &str| extension.values.get(name).map(|value| value.reveal().to_owned());
     let get = |name: &str| own(name).or_else(|| (env.get)(name));
@@ -129,10 +129,10 @@ fn definitions(extension: &Extension, env: &Environment<'_>) -> Vec<(String, Res
     extension.mcp_servers.iter().map(definition).collect()
 }
 
-/// A server that the workspace has a part in and that starts something else than before is blocked.
-fn is_new(server: &Server, seen: &Seen, workspace: &Path) -> Option<State> {
+/// The blocked state of a server that the workspace defines at least in part, if its command or URL has changed since it was last used.
+fn changed_since_last_use(server: &Server, known_servers: &KnownServers, workspace: &Path) -> Option<State> {
     let name = &server.name;
-    match seen.is_same(&workspace.to_string_lossy(), name, &server.config_hash) {
+    match known_servers.is_unchanged(&workspace.to_string_lossy(), name, &server.config_hash) {
         Ok(true) => None,
         Ok(false) => Some(State::Blocked(format!(
             "its command or URL has changed since it was last used. Check mcpServers.{name} in the workspace's settings and \

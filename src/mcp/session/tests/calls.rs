@@ -184,7 +184,7 @@ fn a_tool_that_is_not_listed_is_looked_for_once() {
 fn check_5_everything_that_waits_fails_with_the_connection() {
     let (mut client, _) = calling();
     call(&mut client, 2, "t");
-    client.input(Input::Ask { key: Key(3), what: Ask::Ping });
+    client.input(Input::Query { key: Key(3), query: Query::Ping });
     client.receive(json!({"id": "q", "method": "elicitation/create", "params": {"message": "m", "requestedSchema": {"properties": {}}}}));
     client.take();
     client.input(Input::Lost("ended (status 1); its last words: boom".into()));
@@ -291,7 +291,7 @@ fn questions_without_a_call_or_too_many_or_unsafe_ones_are_declined() {
     assert!(declined(&mut client), "check 64");
 }
 
-fn needs_pages(id: &Value) -> Value {
+fn ask_to_visit_pages(id: &Value) -> Value {
     let page = |name: &str| json!({"mode": "url", "message": "m", "elicitationId": name, "url": format!("https://example.org/{name}")});
     json!({"id": id, "error": {"code": -32042, "message": "visit", "data": {"elicitations": [page("a"), page("b")]}}})
 }
@@ -299,7 +299,7 @@ fn needs_pages(id: &Value) -> Value {
 #[test]
 fn check_65_a_call_that_needs_pages_is_repeated_once() {
     let (mut client, id) = calling();
-    client.receive(needs_pages(&id));
+    client.receive(ask_to_visit_pages(&id));
     let questions: Vec<QuestionId> = client
         .take()
         .into_iter()
@@ -313,20 +313,20 @@ fn check_65_a_call_that_needs_pages_is_repeated_once() {
         client.input(Input::Replied { question: *question, reply: Reply::Accept(Values::default()) });
     }
     let (_, visited) = question(&mut client);
-    assert_eq!(visited, Elicitation::Visited);
+    assert_eq!(visited, Elicitation::ConfirmVisit);
     client.later(CALL_MS);
     client.notify("elicitation/complete", json!({"elicitationId": "b"}));
     let again = client.only();
     assert_eq!((&again["method"], &again["params"]["name"]), (&json!("tools/call"), &json!("t")));
     assert!(matches!(client.take()[..], [Effect::Withdrawn { .. }]), "nobody needs to say that the pages were visited");
-    client.receive(needs_pages(&again["id"]));
+    client.receive(ask_to_visit_pages(&again["id"]));
     assert!(message_of(&client, 1).contains("-32042"), "not a third time");
 }
 
 #[test]
 fn people_can_say_that_they_visited_the_pages_or_decline() {
     let (mut client, id) = calling();
-    client.receive(needs_pages(&id));
+    client.receive(ask_to_visit_pages(&id));
     let ids: Vec<u64> = client.session.questions.keys().map(|id| id.0).collect();
     for id in ids {
         client.input(Input::Replied { question: QuestionId(id), reply: Reply::Accept(Values::default()) });
@@ -337,7 +337,7 @@ fn people_can_say_that_they_visited_the_pages_or_decline() {
     let again = client.only();
     client.answer(&again["id"], json!({}));
     let (mut client, id) = calling();
-    client.receive(needs_pages(&id));
+    client.receive(ask_to_visit_pages(&id));
     let (question, _) = question(&mut client);
     client.input(Input::Replied { question, reply: Reply::Decline });
     assert!(message_of(&client, 1).contains("declined"));

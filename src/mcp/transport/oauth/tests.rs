@@ -45,13 +45,13 @@ fn tokens_are_refreshed_and_their_answer_is_kept() {
     assert!(old.expires_within(40_000, 60_000) && !old.expires_within(39_999, 60_000));
     let answer = |status, body: Value| read_tokens(status, body.to_string().as_bytes());
     let tokens = answer(200, json!({"access_token": "b", "expires_in": 60})).expect("tokens");
-    let new = old.clone().with(tokens, 1_000);
+    let new = old.clone().with_tokens(tokens, 1_000);
     assert_eq!((new.access.reveal(), new.expires_at, &new.refresh), ("b", Some(61_000), &old.refresh));
     assert!(!new.expires_within(0, 60_000) && new.expires_within(1_000, 60_000));
     let tokens = answer(200, json!({"access_token": "b", "refresh_token": "q", "scope": "t"})).expect("tokens");
-    let new = old.with(tokens, 1_000);
+    let new = old.with_tokens(tokens, 1_000);
     assert_eq!((new.refresh, new.expires_at, new.scopes.as_str()), (Some(Secret::new("q")), None, "t"));
-    assert_eq!(answer(400, json!({"error": "invalid_grant"})), Err(TokenError::Over));
+    assert_eq!(answer(400, json!({"error": "invalid_grant"})), Err(TokenError::InvalidGrant));
     for (status, body) in
         [(500, json!({})), (200, json!({})), (400, json!({"error": "invalid_client"})), (302, json!([]))]
     {
@@ -79,16 +79,16 @@ fn where_metadata_is_and_what_it_must_say() {
     let server = url("https://h.example/a/mcp?x=1");
     let from = Challenge { resource_metadata: Some("https://h.example/own".into()), scope: None };
     assert_eq!(
-        resource_places(&server, &from),
+        resource_metadata_urls(&server, &from),
         [
             "https://h.example/own",
             "https://h.example/.well-known/oauth-protected-resource/a/mcp",
             "https://h.example/.well-known/oauth-protected-resource"
         ]
     );
-    assert_eq!(issuer_places(&url("https://as.example")).len(), 2);
+    assert_eq!(issuer_metadata_urls(&url("https://as.example")).len(), 2);
     assert_eq!(
-        issuer_places(&url("https://as.example/t/"))[2],
+        issuer_metadata_urls(&url("https://as.example/t/"))[2],
         "https://as.example/t/.well-known/openid-configuration"
     );
     let resource = |resource: &str| {
@@ -127,7 +127,7 @@ fn the_answer_must_belong_to_the_login() {
         authorization_endpoint: "https://as.example/a?x=1".into(),
         ..Issuer::default()
     };
-    let attempt = Attempt {
+    let attempt = LoginAttempt {
         issuer: &issuer,
         resource: "https://h.example/mcp",
         client_id: "c",

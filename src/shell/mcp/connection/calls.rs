@@ -1,11 +1,11 @@
-//! Calls and requests of workers to a server: what is put into the connection's inbox, and what the worker hears until its answer
-//! comes. Questions of the server in the course of a call are asked one after the other.
+//! Calls and queries of workers: puts them into the connection's inbox and receives events until the result arrives. Questions of the server
+//! during a call are asked one after the other.
 
 use super::{Connection, Inner};
 use crate::base::cancel::Cancel;
 use crate::base::lock::lock;
 use crate::mcp::form::Elicitation;
-use crate::mcp::session::{Ask, Call, Input, Key, Outcome, QuestionId};
+use crate::mcp::session::{Call, Input, Key, Outcome, Query, QuestionId};
 use crate::task::form::{Inquired, Reply};
 use crate::task::spec::{CallError, ErrorKind, Question};
 use crate::tool::live::Live;
@@ -17,13 +17,13 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, mpsc};
 use std::time::Instant;
 
-/// What a caller hears of its call.
-pub(super) enum News {
+/// An event for the worker that waits for a call or a query.
+pub(super) enum CallEvent {
     Progress(String),
-    /// The server asks people something.
+    /// The server asks the user a question.
     Question(QuestionId, Elicitation),
     Withdrawn(QuestionId),
-    /// Somebody answered the question with this number.
+    /// The user has answered the question with this number.
     Replied(u32, Reply),
     Ended(Outcome),
     Answered(Result<Value, CallError>),
@@ -33,12 +33,12 @@ pub(super) enum News {
 struct Questions<'a> {
     people: &'a dyn People,
     count: u32,
-    /// The first one is asked.
+    /// The first one is shown to the user.
     open: VecDeque<(QuestionId, Elicitation)>,
 }
 
 impl Connection {
-    /// Calls a tool and waits for the result. A cancelled call ends at once, and the server is told.
+    /// Calls a tool and waits for the result. A cancelled call ends at once, and the server gets a cancellation.
     pub fn call(
         self: &Arc<Self>,
         request: &McpRequest<'_>,
@@ -46,28 +46,28 @@ impl Connection {
         out: &mut dyn FnMut(String),
     ) -> Result<Value, CallError> {
         let (tool, arguments) = (request.origin.tool.clone(), request.args.clone());
-        let (key, news) = self.enter(|key| Input::Call(Call { key, tool, arguments }))?;
+        let (key, events) = self.submit(|key| Input::Call(Call { key, tool, arguments }))?;
         let own = self.clone();
         cancel.on_set(move || own.cancel(key));
         let own = self.clone();
-        request.people.on_reply(Box::new(move |nr, reply| own.tell(key, News::Replied(nr, reply))));
+        request.people.on_reply(Box::new(move |nr, reply| own.notify(key, CallEvent::Replied(nr, reply))));
         let mut questions = Questions { people: request.people, count: 0, open: VecDeque::new() };
         let mut live = Live::new(out, &self.context.limits);
         let result = loop {
             let come = match live.due() {
-                Some(due) => news.recv_timeout(due),
-                None => news.recv().map_err(RecvTimeoutError::from),
+                Some(due) => events.recv_timeout(due),
+                None => events.recv().map_err(RecvTimeoutError::from),
             };
             match come {
                 Err(RecvTimeoutError::Timeout) => live.flush(),
-                Ok(News::Progress(text)) => live.push(&format!("{text}\n")),
-                Ok(News::Question(id, elicitation)) => self.inquire(&mut questions, id, elicitation),
-                Ok(News::Withdrawn(id)) => self.withdraw(&mut questions, id),
-                Ok(News::Replied(nr, reply)) => self.reply(&mut questions, nr, reply),
-                Ok(News::Ended(Outcome::Result(result))) => break Ok(result),
-                Ok(News::Ended(Outcome::Failed(error))) => break Err(error),
-                Ok(News::Ended(Outcome::Cancelled)) => break Err(self.error("the call was cancelled")),
-                Ok(News::Answered(_)) | Err(RecvTimeoutError::Disconnected) => {
+                Ok(CallEvent::Progress(text)) => live.push(&format!("{text}\n")),
+                Ok(CallEvent::Question(id, elicitation)) => self.inquire(&mut questions, id, elicitation),
+                Ok(CallEvent::Withdrawn(id)) => self.withdraw(&mut questions, id),
+                Ok(CallEvent::Replied(nr, reply)) => self.reply(&mut questions, nr, reply),
+                Ok(CallEvent::Ended(Outcome::Result(result))) => break Ok(result),
+                Ok(CallEvent::Ended(Outcome::Failed(error))) => break Err(error),
+                Ok(CallEvent::Ended(Outcome::Cancelled)) => break Err(self.error("the call was cancelled")),
+                Ok(CallEvent::Answered(_)) | Err(RecvTimeoutError::Disconnected) => {
                     break Err(self.error("the connection ended"));
                 }
             }
@@ -95,7 +95,7 @@ impl Connection {
         questions.people.ask(self.without_secrets(inquired));
     }
 
-    /// A server may repeat what it was configured with.
+    /// Removes secrets from a question, because a server may quote its settings.
     fn without_secrets(&self, mut inquired: Inquired) -> Inquired {
         if let Question::AskUser { title, questions } = &mut inquired.question {
             *title = self.log.redactor.hide(title);
@@ -119,33 +119,33 @@ impl Connection {
         }
         if let Some((question, _)) = questions.open.pop_front() {
             lock(&self.inner).inbox.push(Input::Replied { question, reply });
-            self.ring();
+            self.wake_thread();
             self.ask_first(questions);
         }
     }
 
-    /// Asks for something that is no call.
-    pub fn ask(&self, what: Ask) -> Result<Value, CallError> {
-        let (_, news) = self.enter(|key| Input::Ask { key, what })?;
-        match news.recv() {
-            Ok(News::Answered(result)) => result.map_err(|error| self.error_without_secrets(error)),
+    /// Sends a query and waits for the result.
+    pub fn query(&self, query: Query) -> Result<Value, CallError> {
+        let (_, events) = self.submit(|key| Input::Query { key, query })?;
+        match events.recv() {
+            Ok(CallEvent::Answered(result)) => result.map_err(|error| self.error_without_secrets(error)),
             Ok(_) | Err(_) => Err(self.error("the connection ended")),
         }
     }
 
     fn cancel(&self, key: Key) {
         let mut inner = lock(&self.inner);
-        inner.tell(key, News::Ended(Outcome::Cancelled));
+        inner.notify(key, CallEvent::Ended(Outcome::Cancelled));
         inner.inbox.push(Input::Cancel { call: key, reason: "the user cancelled the call".into() });
-        self.ring();
+        self.wake_thread();
     }
 
-    pub(super) fn tell(&self, key: Key, news: News) {
-        lock(&self.inner).tell(key, news);
+    pub(super) fn notify(&self, key: Key, events: CallEvent) {
+        lock(&self.inner).notify(key, events);
     }
 
-    /// Puts something into the inbox that is answered to the receiver.
-    fn enter(&self, input: impl FnOnce(Key) -> Input) -> Result<(Key, mpsc::Receiver<News>), CallError> {
+    /// Puts a call or a query into the inbox. Returns the receiver of its events.
+    fn submit(&self, input: impl FnOnce(Key) -> Input) -> Result<(Key, mpsc::Receiver<CallEvent>), CallError> {
         let (sender, receiver) = mpsc::channel();
         let mut inner = lock(&self.inner);
         if !inner.is_alive {
@@ -157,7 +157,7 @@ impl Connection {
         let key = Key(inner.next);
         inner.callers.insert(key, sender);
         inner.inbox.push(input(key));
-        self.ring();
+        self.wake_thread();
         Ok((key, receiver))
     }
 
@@ -167,16 +167,16 @@ impl Connection {
 }
 
 impl Inner {
-    /// Tells a caller something; after its end it hears no more.
-    pub(super) fn tell(&mut self, key: Key, news: News) {
-        let caller = match news {
-            News::Progress(_) | News::Question(..) | News::Withdrawn(_) | News::Replied(..) => {
+    /// Sends an event to a caller. After the event that ends its call, the caller is removed.
+    pub(super) fn notify(&mut self, key: Key, events: CallEvent) {
+        let caller = match events {
+            CallEvent::Progress(_) | CallEvent::Question(..) | CallEvent::Withdrawn(_) | CallEvent::Replied(..) => {
                 self.callers.get(&key).cloned()
             }
-            News::Ended(_) | News::Answered(_) => self.callers.remove(&key),
+            CallEvent::Ended(_) | CallEvent::Answered(_) => self.callers.remove(&key),
         };
         if let Some(caller) = caller {
-            let _ = caller.send(news);
+            let _ = caller.send(events);
         }
     }
 }

@@ -7,10 +7,10 @@ use crate::mcp::text::Redactor;
 use crate::tool::commands::output::Output;
 use std::sync::Mutex;
 
-/// What the server printed and logged: the newest part of it.
+/// The newest part of the text that the server printed and logged.
 pub struct ServerLog {
-    kept: Mutex<Output>,
-    /// What it printed, without the messages that it logs.
+    all: Mutex<Output>,
+    /// The printed text only, without log messages.
     printed: Mutex<Output>,
     pub redactor: Redactor,
 }
@@ -19,26 +19,26 @@ impl ServerLog {
     pub(super) fn new(redactor: Redactor) -> ServerLog {
         let limits = Limits { output_bytes: STDERR_BYTES, live_bytes: 0, ..Limits::default() };
         let output = || Mutex::new(Output::new(&limits));
-        ServerLog { kept: output(), printed: output(), redactor }
+        ServerLog { all: output(), printed: output(), redactor }
     }
 
-    /// What the server printed.
+    /// Adds text that the server printed.
     pub fn push(&self, bytes: &[u8]) {
         append(&self.printed, bytes);
         self.add(bytes);
     }
 
-    /// What the server logged.
+    /// Adds a message that the server logged.
     pub(super) fn add(&self, bytes: &[u8]) {
-        append(&self.kept, bytes);
+        append(&self.all, bytes);
     }
 
-    /// Without secrets and terminal sequences.
+    /// The text without secrets and terminal sequences.
     pub(super) fn text(&self) -> String {
-        self.redactor.hide(&lock(&self.kept).text())
+        self.redactor.hide(&lock(&self.all).text())
     }
 
-    /// At most the last `most` bytes that were printed, from the beginning of a line on if there is one.
+    /// At most the last `most` bytes that were printed, beginning at a line if possible.
     pub(super) fn tail(&self, most: usize) -> String {
         let text = self.redactor.hide(&lock(&self.printed).text());
         let from = text.ceil_char_boundary(text.len().saturating_sub(most));
@@ -52,6 +52,6 @@ impl ServerLog {
 fn append(output: &Mutex<Output>, bytes: &[u8]) {
     let mut output = lock(output);
     output.push(bytes);
-    // What could be shown while it comes.
+    // Discards the text for live display.
     drop(output.take_live());
 }

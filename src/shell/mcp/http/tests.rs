@@ -9,37 +9,37 @@ fn a_server_that_a_client_named_has_only_addresses_that_it_may_have() {
     listener.set_nonblocking(true).expect("it can be asked");
     let here = format!("http://{}/", listener.local_addr().expect("bound"));
     let config = Agent::config_builder().timeout_global(Some(Duration::from_secs(10))).build();
-    for (reach, url, why) in [
-        (Reach::Loopback, "http://10.0.0.1/", "10.0.0.1 is not on this machine"),
-        (Reach::Public, "http://10.0.0.1/", "10.0.0.1 is not on the public internet"),
-        (Reach::Public, &here, "127.0.0.1 is not on the public internet"),
+    for (addresses, url, why) in [
+        (AllowedAddresses::Loopback, "http://10.0.0.1/", "10.0.0.1 is not on this machine"),
+        (AllowedAddresses::Public, "http://10.0.0.1/", "10.0.0.1 is not on the public internet"),
+        (AllowedAddresses::Public, &here, "127.0.0.1 is not on the public internet"),
     ] {
-        let error = agent(&config, reach).get(url).call().expect_err("it is refused").to_string();
+        let error = agent(&config, addresses).get(url).call().expect_err("it is refused").to_string();
         assert!(error.contains(why), "{url}: {error}");
     }
     assert!(listener.accept().is_err(), "nobody came");
 }
 
 #[test]
-fn what_came_before_the_end_of_a_connection_counts() {
-    let input = |text: &str| Arrived::Input(Input::Junk(text.into()));
-    let ends = [Arrived::Ended("e".into()), Arrived::Broken("b".into()), Arrived::TrySse, Arrived::NeedsLogin];
+fn inputs_before_the_end_of_a_connection_are_delivered() {
+    let input = |text: &str| Received::Input(Input::Junk(text.into()));
+    let ends = [Received::Ended("e".into()), Received::Broken("b".into()), Received::TrySse, Received::NeedsLogin];
     for end in ends {
-        let (came, end) = in_order(vec![input("one"), input("two"), end, input("late")]);
-        assert_eq!(came.len(), 2);
-        assert!(end.is_some_and(|end| !matches!(end, Flow::Came(_))));
+        let (inputs, end) = in_order(vec![input("one"), input("two"), end, input("late")]);
+        assert_eq!(inputs.len(), 2);
+        assert!(end.is_some_and(|end| !matches!(end, Flow::Inputs(_))));
     }
-    assert!(matches!(in_order(vec![input("one")]), (came, None) if came.len() == 1));
+    assert!(matches!(in_order(vec![input("one")]), (inputs, None) if inputs.len() == 1));
 }
 
 #[test]
-fn only_what_may_pass_is_tried_again() {
+fn only_temporary_errors_are_tried_again() {
     let tell = |error: ureq::Error| {
         let url = Url::parse("http://h/").expect("a URL");
-        matches!(Trouble::of(&error, &url), Trouble::Unreached(_))
+        matches!(RequestError::of(&error, &url), RequestError::Unreachable(_))
     };
     let io = |kind: ErrorKind| ureq::Error::Io(kind.into());
-    for (error, may_pass) in [
+    for (error, is_temporary) in [
         (io(ErrorKind::ConnectionRefused), true),
         (io(ErrorKind::HostUnreachable), true),
         (io(ErrorKind::UnexpectedEof), true),
@@ -53,10 +53,10 @@ fn only_what_may_pass_is_tried_again() {
         (ureq::Error::LargeResponseHeader(2, 1), false),
     ] {
         let text = error.to_string();
-        assert_eq!(tell(error), may_pass, "{text}");
+        assert_eq!(tell(error), is_temporary, "{text}");
     }
     let config = Agent::config_builder().timeout_global(Some(Duration::from_secs(10))).build();
-    let public = agent(&config, Reach::Public);
+    let public = agent(&config, AllowedAddresses::Public);
     assert!(!tell(public.get("http://10.0.0.1/").call().expect_err("its address is refused")));
     assert!(!tell(public.get("http://10.0.0.1/").header("x", "a\nb").call().expect_err("its header is invalid")));
 }
@@ -72,8 +72,8 @@ fn a_server_without_tls_is_not_tried_again() {
         let _ = stream.read(&mut [0; 4096]);
     });
     let config = Agent::config_builder().timeout_global(Some(Duration::from_secs(10))).build();
-    let error = agent(&config, Reach::Free).get(&url).call().expect_err("it speaks no TLS");
-    let trouble = Trouble::of(&error, &Url::parse(&url).expect("a URL"));
-    assert!(matches!(trouble, Trouble::Other(_)), "{}", trouble.text());
+    let error = agent(&config, AllowedAddresses::Any).get(&url).call().expect_err("it speaks no TLS");
+    let error = RequestError::of(&error, &Url::parse(&url).expect("a URL"));
+    assert!(matches!(error, RequestError::Other(_)), "{}", error.text());
     server.join().expect("it ends");
 }

@@ -1,4 +1,4 @@
-//! What workers ask the pool: the tools of a task, calls, prompts and resources.
+//! The interface of the pool for workers: the tools of a task, calls, prompts and resources.
 
 use super::super::connection::{Connection, STACK};
 use super::super::workspace::Servers;
@@ -24,14 +24,14 @@ impl McpServers for Pool {
     fn begin(self: Arc<Self>, workspace: &Path) {
         let root = workspace.to_owned();
         let start = move || {
-            // The settings are read again when a task needs them.
-            let Ok(mut servers) = Servers::read(&self.context, &self.seen, &root) else { return };
+            // An error of the settings is reported when a task needs them.
+            let Ok(mut servers) = Servers::read(&self.context, &self.known_servers, &root) else { return };
             let is_shared = |server: &Server| server.isolation == Isolation::Workspace;
             servers.all.retain(|one| one.server.as_ref().is_some_and(is_shared));
             let (task, tenant) = ("mcp".into(), Tenant::default());
             drop(self.statuses(McpScope { task: &task, workspace: &root, tenant: &tenant, named: &[] }, &servers));
         };
-        // If there is no thread for it now, the first task starts them.
+        // If no thread can be started now, the first task starts the servers.
         let _ = thread::Builder::new().name("mcp".into()).stack_size(STACK).spawn(start);
     }
 
@@ -88,14 +88,14 @@ impl McpServers for Pool {
         })?;
         let result = connection.call(call, cancel, out)?;
         let content = content::read(&result);
-        self.keep_links(scope.task, name, &content.links);
+        self.add_links(scope.task, name, &content.links);
         let tool = &call.origin.tool;
         let has_schema = || view.catalog.tools.iter().any(|one| one.name == *tool && one.output_schema.is_some());
         if !content.is_error && !content.is_structured && has_schema() {
             let notice = format!(
                 "MCP server {name}: the tool {tool} has an outputSchema, but its result has no structured content. It is used as it is."
             );
-            lock(&self.inner).tell(&self.context, &notice);
+            lock(&self.inner).warn_once(&self.context, &notice);
         }
         match content.is_error {
             true => Err(ErrorKind::McpToolError.error(connection.log.redactor.hide(&content.text))),
@@ -143,7 +143,7 @@ impl McpServers for Pool {
         let mut inner = lock(&self.inner);
         inner.refused.entry(scope.workspace.to_owned()).or_default().extend(tools.iter().cloned());
         let text = format!("The model API refuses the declarations of {}; they are not used.", tools.join(", "));
-        inner.tell(&self.context, &text);
+        inner.warn_once(&self.context, &text);
     }
 
     fn accept(&self, scope: McpScope<'_>, tools: &[String]) {
@@ -155,7 +155,7 @@ impl McpServers for Pool {
     fn set_included(&self, dirs: Vec<PathBuf>) {
         *lock(&self.context.included) = dirs;
         let connections: Vec<Arc<Connection>> = lock(&self.inner).connections.values().cloned().collect();
-        connections.iter().filter(|one| one.view().is_alive).for_each(|one| one.roots_changed());
+        connections.iter().filter(|one| one.snapshot().is_alive).for_each(|one| one.roots_changed());
     }
 
     fn counts(&self) -> McpCounts {

@@ -1,12 +1,12 @@
-//! What servers offer beside tools: prompts, which people use as slash commands, and resources, which people mention and the model reads.
+//! Prompts and resources of servers. Users run prompts as slash commands and mention resources; the model reads resources.
 
-use super::connection::{Connection, View};
+use super::connection::{Connection, Snapshot};
 use super::pool::Pool;
 use crate::limits::URL_BYTES;
 use crate::limits::mcp::{COMMAND_TEXT_BYTES, RESOURCE_TEXT_BYTES};
 use crate::mcp::catalog::Prompt;
 use crate::mcp::config::Isolation;
-use crate::mcp::session::Ask;
+use crate::mcp::session::Query;
 use crate::mcp::state::State;
 use crate::mcp::text::clean_line;
 use crate::mcp::{content, prompt, resources};
@@ -18,16 +18,16 @@ use crate::tool::mcp_resources::not_found;
 use std::sync::Arc;
 
 impl Pool {
-    /// The servers of a task or workspace that are connected. Without a task, those that each task has for itself are left out.
-    pub(super) fn connected(&self, scope: McpScope<'_>, which: McpWish) -> Vec<(String, Arc<Connection>, View)> {
+    /// The connected servers of a task or a workspace. Without a task, servers that every task starts for itself are left out.
+    pub(super) fn connected(&self, scope: McpScope<'_>, which: McpWish) -> Vec<(String, Arc<Connection>, Snapshot)> {
         let servers = self.of_task(scope);
         let with_view = |name: &str, connection: Arc<Connection>| {
-            let view = connection.view();
+            let view = connection.snapshot();
             (view.state == State::Connected).then(|| (name.to_owned(), connection, view))
         };
         match which {
             McpWish::Running => {
-                let known = |name: &str| self.known(scope.workspace, scope.tenant, name);
+                let known = |name: &str| self.find_connection(scope.workspace, scope.tenant, name);
                 let names = servers.all.iter().map(|one| one.name.as_str());
                 names.filter_map(|name| with_view(name, known(name)?)).collect()
             }
@@ -45,17 +45,17 @@ impl Pool {
         }
     }
 
-    /// The prompts of a server's catalog, each with the name of its command.
+    /// The prompts of all connected servers, each with the name of its command.
     pub(super) fn prompts_of(&self, scope: McpScope<'_>, which: McpWish) -> Vec<McpPrompt> {
         let connected = self.connected(scope, which);
-        let of = |(server, _, view): &(String, Arc<Connection>, View)| {
+        let of = |(server, _, view): &(String, Arc<Connection>, Snapshot)| {
             let found: Vec<McpPrompt> = view.catalog.prompts.iter().map(|prompt| named(server, prompt)).collect();
             found
         };
         connected.iter().flat_map(of).collect()
     }
 
-    /// What the command of a prompt leads to.
+    /// Runs the command of a prompt.
     pub(super) fn run_prompt(&self, scope: McpScope<'_>, meant: &McpPrompt, line: &str) -> Result<Commanded, String> {
         let McpPrompt { server, name, .. } = meant;
         let gone = || format!("MCP server {server} has no prompt {name} any more.");
@@ -69,7 +69,8 @@ impl Pool {
             }
             Err(text) => return Err(text),
         };
-        let result = connection.ask(Ask::Prompt { name: name.clone(), arguments }).map_err(|error| error.message)?;
+        let result =
+            connection.query(Query::Prompt { name: name.clone(), arguments }).map_err(|error| error.message)?;
         let content = content::read_prompt(&result);
         let said = without_middle(&content.text, connection.result_chars());
         let text = format!("The prompt {} of the MCP server {server}:\n\n{said}", clean_line(name, 200));
@@ -105,7 +106,7 @@ impl Pool {
     ) -> Result<McpResult, CallError> {
         let connected = self.connected(scope, McpWish::Started);
         let is_meant = |name: &str| server.is_none_or(|server| server == name);
-        let offers = |(name, _, view): &&(String, Arc<Connection>, View), uri: &str| {
+        let offers = |(name, _, view): &&(String, Arc<Connection>, Snapshot), uri: &str| {
             is_meant(name) && (resources::is_offered(&view.catalog, uri) || self.is_linked(scope.task, name, uri))
         };
         let names = connected.iter().map(|(name, ..)| name.as_str());
@@ -127,12 +128,12 @@ impl Pool {
         connection: &Connection,
         uri: &str,
     ) -> Result<McpResult, CallError> {
-        let content = content::read_resource(&connection.ask(Ask::Resource { uri: uri.to_owned() })?);
-        self.keep_links(scope.task, name, &content.links);
+        let content = content::read_resource(&connection.query(Query::Resource { uri: uri.to_owned() })?);
+        self.add_links(scope.task, name, &content.links);
         Ok(McpResult { for_model: content.text, for_people: content.shown, media: content.media })
     }
 
-    /// Whoever mentions a resource may mean any of the server.
+    /// Reads a resource that the user mentions. It may be any resource of the server, also one that the server does not list.
     pub(super) fn mentioned(&self, scope: McpScope<'_>, text: &str) -> Option<Result<McpResult, CallError>> {
         let servers = self.of_task(scope);
         let (server, uri) = resources::mention(text, servers.all.iter().map(|one| one.name.as_str()))?;
@@ -150,6 +151,6 @@ fn named(server: &str, found: &Prompt) -> McpPrompt {
         name: found.name.clone(),
         command: clean_line(&prompt::command(server, &found.name), COMMAND_TEXT_BYTES),
         description: clean_line(about, COMMAND_TEXT_BYTES),
-        arguments: prompt::in_short(found),
+        arguments: prompt::usage_line(found),
     }
 }

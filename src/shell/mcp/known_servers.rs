@@ -1,5 +1,5 @@
-//! What the workspaces' own servers started when they were last used: `mcp-seen.json` in the state directory. A project's settings
-//! come with the project, so a server whose command has changed since somebody looked at it is not started.
+//! The servers of workspaces that were started before: `mcp-seen.json` in the state directory. Settings of a workspace come with the
+//! project, so a server whose command has changed since it was last used is not started until the user allows it.
 
 use crate::base::json;
 use crate::base::lock::lock;
@@ -11,22 +11,26 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-pub struct Seen {
+pub struct KnownServers {
     file: PathBuf,
-    most: u64,
+    max_bytes: u64,
     writing: Mutex<()>,
 }
 
-/// The hashes of servers, by workspace and name.
+/// The configuration hashes of servers, by workspace and name.
 type Hashes = BTreeMap<String, BTreeMap<String, String>>;
 
-impl Seen {
-    pub fn new(state_dir: &Path, limits: &Limits) -> Seen {
-        Seen { file: state_dir.join("mcp-seen.json"), most: limits.settings_bytes, writing: Mutex::default() }
+impl KnownServers {
+    pub fn new(state_dir: &Path, limits: &Limits) -> KnownServers {
+        KnownServers {
+            file: state_dir.join("mcp-seen.json"),
+            max_bytes: limits.settings_bytes,
+            writing: Mutex::default(),
+        }
     }
 
-    /// Whether a workspace's server starts what it started before. The first time is remembered.
-    pub fn is_same(&self, workspace: &str, server: &str, hash: &str) -> io::Result<bool> {
+    /// Whether a server of a workspace starts the same as before. A new server is recorded and counts as unchanged.
+    pub fn is_unchanged(&self, workspace: &str, server: &str, hash: &str) -> io::Result<bool> {
         let _writing = lock(&self.writing);
         let mut hashes = self.read()?;
         match hashes.get(workspace).and_then(|servers| servers.get(server)) {
@@ -35,15 +39,15 @@ impl Seen {
         }
     }
 
-    /// Somebody allows what the server starts now.
+    /// Records the present configuration of a server, because the user allows it.
     pub fn allow(&self, workspace: &str, server: &str, hash: &str) -> io::Result<()> {
         let _writing = lock(&self.writing);
         self.put(&mut self.read()?, workspace, server, hash)
     }
 
     fn read(&self) -> io::Result<Hashes> {
-        let text = read_plain(&self.file, self.most)?;
-        // A file that cannot be read counts as none.
+        let text = read_plain(&self.file, self.max_bytes)?;
+        // A file with invalid content counts as empty.
         Ok(text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default())
     }
 
