@@ -55,7 +55,7 @@ pub struct Mcp {
 }
 
 impl Mcp {
-    /// With these servers in the user's settings. None if there is no python3.
+    /// A server with these MCP servers in the user's settings. `None` if there is no python3.
     pub fn new(servers: Value) -> Option<Mcp> {
         Mcp::with(&["--trust-workspace"], json!({ "mcpServers": servers }))
     }
@@ -80,10 +80,10 @@ impl Mcp {
         Some(mcp)
     }
 
-    /// They start with the program. Those that hang are not waited for.
+    /// Waits until the servers that start with the program are started. Does not wait for servers that hang.
     pub fn wait_for_servers(&self, servers: &Value) {
         let names: Vec<&String> = servers.as_object().into_iter().flatten().map(|(name, _)| name).collect();
-        // Asking reads the settings, which a test may write later.
+        // The command below reads the settings, which a test may write later.
         if names.is_empty() {
             return;
         }
@@ -106,7 +106,7 @@ impl Mcp {
         std::fs::write(path, settings.to_string()).expect("it is ours");
     }
 
-    /// Settings are read at the start, and when a task first needs a server.
+    /// Writes the user's settings. They are read at the start, and when a task first needs a server.
     pub fn set_user(&self, settings: &Value) {
         self.put(self.fixture.server.state_dir().with_file_name("home").join(".gemini/settings.json"), settings);
     }
@@ -115,7 +115,7 @@ impl Mcp {
         self.put(self.fixture.server.workspace().join(".gemini/settings.json"), settings);
     }
 
-    /// The file in which a server writes down what it hears.
+    /// The file to which a server appends the messages that it receives.
     pub fn heard_file(&self) -> PathBuf {
         self.fixture.server.workspace().join("heard")
     }
@@ -125,7 +125,7 @@ impl Mcp {
         text.lines().map(|line| serde_json::from_str(line).expect("a message")).collect()
     }
 
-    /// What the model was told in the last request.
+    /// The names of the MCP tools that the last request to the model declared.
     pub fn declared(&self) -> Vec<String> {
         let request = self.fixture.fake.turns().pop().expect("a request").body;
         let tools = request["tools"][0]["functionDeclarations"].as_array().expect("tools");
@@ -138,7 +138,7 @@ impl Mcp {
         self.fixture.client().get(&format!("/tasks/{task}/metadata")).json()["metadata"].clone()
     }
 
-    /// Prompts, approves every call once, and gives the last frames of all calls.
+    /// Sends a prompt, approves every call once, and returns the last event of each call.
     pub fn run(&self, script: &str) -> Vec<Value> {
         let (task, calls) = self.fixture.ask(script);
         calls.iter().map(|call| self.answer(&task, call, "proceed_once")).collect()
@@ -158,7 +158,7 @@ pub fn ended(events: &[Event]) -> Option<Value> {
     events.iter().rev().find(is_over).map(|event| call_of(event.result()).clone())
 }
 
-/// A server of `server.py` that does these things differently.
+/// The settings of a server that runs `server.py` with these variations.
 pub fn python(words: &str, env: Value) -> Value {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/server.py");
     json!({"command": "python3", "args": [script, words], "env": env})

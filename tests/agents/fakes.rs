@@ -77,7 +77,7 @@ fn an_agent_over_rest_only() {
 }
 
 #[test]
-fn an_agent_that_does_not_stream_is_looked_at_again() {
+fn an_agent_without_streaming_is_polled() {
     let looks = AtomicUsize::new(0);
     let agent = FakeAgent::start(move |heard, url| match (heard.head.method(), heard.what().as_str()) {
         ("GET", _) => Say::Json(200, json!({"url": url})),
@@ -100,7 +100,7 @@ fn an_agent_that_does_not_stream_is_looked_at_again() {
 }
 
 #[test]
-fn a_stream_that_breaks_off_is_asked_for() {
+fn a_task_is_polled_after_an_interrupted_stream() {
     let agent = FakeAgent::start(|heard, url| match (heard.head.method(), heard.what().as_str()) {
         ("GET", _) => Say::Json(200, old_card(url)),
         (_, "message/stream") => Say::Events(vec![old_task("working"), artifact("Hal")]),
@@ -199,7 +199,7 @@ fn credentials_go_to_the_origin_of_the_card_and_nowhere_else() {
 }
 
 #[test]
-fn a_flood_is_cut_off_and_cancelled() {
+fn an_answer_that_is_too_long_is_cut_off_and_its_task_cancelled() {
     let agent = FakeAgent::start(|heard, url| match (heard.head.method(), heard.what().as_str()) {
         ("GET", _) => Say::Json(200, old_card(url)),
         (_, "message/stream") => Say::Flood(artifact(&"x".repeat(1 << 20))),

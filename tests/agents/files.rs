@@ -13,7 +13,7 @@ fn agent() -> FakeAgent {
 }
 
 #[test]
-fn agents_are_listed_with_what_is_wrong() {
+fn agents_are_listed_with_their_problems() {
     let caller = Caller::allowed();
     assert_eq!(caller.listed()["agents"], json!([]));
     let agent = agent();
@@ -47,7 +47,7 @@ fn agents_are_listed_with_what_is_wrong() {
 }
 
 #[test]
-fn agents_of_a_project_visit_public_hosts_only_and_run_nothing() {
+fn agents_of_a_project_may_use_only_public_hosts_and_run_no_commands() {
     let caller = Caller::allowed();
     let agent = agent();
     caller.agent_of_workspace("near", &agent.members());

@@ -98,7 +98,7 @@ fn a_cancelled_call_is_cancelled_there() {
 }
 
 #[test]
-fn a_call_asks_with_agent_origin_and_prompt_and_always_is_for_this_agent() {
+fn the_question_names_agent_origin_and_prompt_and_always_holds_for_this_agent() {
     let (caller, other) = (Caller::asking(), Fixture::new());
     let members = format!("agent_card_url: {}/.well-known/agent-card.json\n", other.server.url());
     caller.agent("one", &members);
@@ -128,7 +128,7 @@ fn a_call_asks_with_agent_origin_and_prompt_and_always_is_for_this_agent() {
 }
 
 #[test]
-fn agents_that_call_each_other_in_circles_end() {
+fn agents_that_call_each_other_in_a_cycle_are_stopped() {
     let caller = Caller::allowed();
     let members = format!("agent_card_url: {}/.well-known/agent-card.json\n", caller.fixture.server.url());
     caller.agent("myself", &members);
@@ -148,7 +148,7 @@ fn agents_that_call_each_other_in_circles_end() {
 }
 
 #[test]
-fn the_terminal_and_programs_are_told_of_a_call_without_a_stream() {
+fn a_call_that_needs_approval_is_denied_without_a_terminal() {
     // Headless: what needs approval is denied.
     let home = TempDir::new("home");
     let other = Fixture::new();

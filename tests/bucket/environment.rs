@@ -71,7 +71,7 @@ fn a_bucket_of_s3_at_an_endpoint() {
 }
 
 #[test]
-fn what_cannot_be_used_is_named() {
+fn unusable_variables_are_named() {
     let keys = [("A2A_S3_BUCKET", "b"), ("AWS_ACCESS_KEY_ID", "id"), ("AWS_SECRET_ACCESS_KEY", "secret")];
     let with = |more: (&'static str, &'static str)| [&keys[..], &[more]].concat();
     for (set, words) in [

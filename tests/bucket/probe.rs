@@ -91,7 +91,7 @@ fn a_store_without_preconditions_is_refused() {
 }
 
 #[test]
-fn what_somebody_has_to_change_is_named() {
+fn errors_that_the_operator_has_to_fix_are_reported() {
     for kind in [BucketErrorKind::Forbidden, BucketErrorKind::Unsupported, BucketErrorKind::Damaged] {
         let store = Names::failing(&[Fault::Kind(kind)], &[]);
         let refused = ProbeError::Configuration(format!("the answer is {kind:?}"));
@@ -103,7 +103,7 @@ fn what_somebody_has_to_change_is_named() {
 }
 
 #[test]
-fn what_is_unknown_is_tried_again_and_leaves_nothing() {
+fn unknown_results_can_be_tried_again_and_leave_no_object() {
     let unknown = Fault::Kind(BucketErrorKind::Unknown);
     for (puts, deletes) in [
         (&[unknown][..], &[][..]),

@@ -87,7 +87,7 @@ fn a_failed_precondition_is_no_error() {
 }
 
 #[test]
-fn what_is_missing_is_told_apart() {
+fn a_missing_object_and_a_missing_bucket_are_distinguished() {
     let unsupported = Some(BucketErrorKind::Unsupported);
     let object = at_gcs(404, "No such object: b/n");
     assert_eq!(

@@ -68,7 +68,7 @@ fn text_of(tokens: &Tokens) -> String {
 }
 
 #[test]
-fn the_metadata_server_is_asked_as_it_wants() {
+fn requests_to_the_metadata_server_have_its_header() {
     let (address, _) = token_server(|request, number| {
         let path = "/computeMetadata/v1/instance/service-accounts/default/token?scopes=";
         assert_eq!((request.head.method(), request.head.field("metadata-flavor")), ("GET", Some("Google")));
@@ -291,7 +291,7 @@ fn a_user_refreshes_a_login() {
 }
 
 #[test]
-fn a_login_that_is_over_is_somebodys_task() {
+fn an_expired_login_is_an_error_for_the_operator() {
     let (address, _) = token_server(|_, _| {
         Reply::new(400, &[], r#"{"error":"invalid_grant","error_description":"Token has been expired or revoked."}"#)
     });

@@ -47,7 +47,7 @@ pub const CHECKLIST: &[Behaviour] = &[
         "tests/decide/approvals.rs::an_option_that_is_not_on_offer_refuses_the_whole_message",
     ])),
     (7, "answers to calls of MCP servers, each with its own scope", Covered(&[
-        "tests/mcp/approvals.rs::an_answer_for_longer_holds_for_the_tool_or_the_server_and_only_in_its_task",
+        "tests/mcp/approvals.rs::a_lasting_approval_holds_for_the_tool_or_the_server_within_its_task",
         "tests/decide/mcp.rs::a_call_is_asked_about_and_an_answer_holds_for_the_tool_or_its_server",
         "tests/policy/mcp.rs::a_pattern_is_for_exactly_one_server_and_never_for_a_name",
     ])),
@@ -76,7 +76,7 @@ pub const CHECKLIST: &[Behaviour] = &[
     ])),
     (14, "progress of a subagent is shown as an artifact", Covered(&[
         "src/a2a/tests/coder.rs::live_output_is_an_artifact_that_grows",
-        "tests/agents/together.rs::the_terminal_and_programs_are_told_of_a_call_without_a_stream",
+        "tests/agents/together.rs::a_call_that_needs_approval_is_denied_without_a_terminal",
     ])),
     (15, "a task waits for its user only when nothing of it runs", Covered(&[
         "tests/decide/calls.rs::the_task_waits_only_when_everything_waits",

@@ -12,10 +12,10 @@ pub const CHECKS: &[Behaviour] = &[
     ])),
     (2, "a line above the limit ends this server and no other", Covered(&[
         "src/mcp/transport/lines.rs::check_2_a_line_is_as_long_as_a_message_may_be",
-        "tests/mcp/programs.rs::a_server_that_breaks_the_protocol_is_ended_and_others_go_on",
+        "tests/mcp/programs.rs::a_server_that_violates_the_protocol_is_stopped_and_others_go_on",
     ])),
     (3, "a server that ignores every request to end is killed with its children", Covered(&[
-        "tests/mcp/programs.rs::a_server_that_does_not_want_to_end_is_killed_with_what_it_started",
+        "tests/mcp/programs.rs::a_server_that_does_not_stop_is_killed_with_its_child_processes",
     ])),
     (4, "no server is left after our process was killed", Covered(&[
         "tests/mcp/programs.rs::nothing_of_a_server_outlives_the_program",
@@ -32,7 +32,7 @@ pub const CHECKS: &[Behaviour] = &[
     ])),
     (7, "a server gets the variables of its settings and none of our keys", Covered(&[
         "src/mcp/config/tests.rs::check_7_our_own_keys_are_for_the_operators_settings_only",
-        "tests/mcp/programs.rs::a_server_gets_its_variables_and_none_of_ours",
+        "tests/mcp/programs.rs::a_server_gets_only_the_variables_of_its_settings",
         "tests/mcp/secrets.rs::credentials_of_this_program_reach_no_child",
     ])),
     (8, "an argument with a variable that is not set keeps the server from starting", Covered(&[
@@ -73,20 +73,20 @@ pub const CHECKS: &[Behaviour] = &[
     ])),
     (17, "a server need not have a stream of its own", Covered(&[
         "src/mcp/transport/http/tests.rs::check_17_a_server_without_a_stream_of_its_own_is_no_failure",
-        "tests/mcp/network.rs::a_server_without_a_stream_of_its_own_is_asked_once",
+        "tests/mcp/network.rs::the_get_stream_is_requested_only_once_from_a_server_that_has_none",
     ])),
     (18, "a redirection to another host is refused, and nothing is sent there", Covered(&[
         "src/mcp/transport/http/tests.rs::check_18_redirections_stay_at_their_origin",
-        "tests/mcp/network.rs::nothing_is_sent_to_where_a_server_redirects",
+        "tests/mcp/network.rs::nothing_is_sent_to_the_target_of_a_redirection",
     ])),
     (19, "the older transport is found without being named", Covered(&[
         "src/mcp/transport/http/tests.rs::check_19_a_url_without_a_type_may_speak_the_older_transport",
-        "tests/mcp/network.rs::the_older_transport_is_found_or_named",
+        "tests/mcp/network.rs::the_older_transport_is_detected_or_configured",
     ])),
     (20, "the endpoint of the older transport is at the origin of the server", Covered(&[
         "src/mcp/transport/url.rs::check_20_references_stay_at_their_origin",
         "src/mcp/transport/http/tests.rs::check_20_the_older_transport_names_its_endpoint_first",
-        "tests/mcp/network.rs::the_older_transport_is_found_or_named",
+        "tests/mcp/network.rs::the_older_transport_is_detected_or_configured",
     ])),
     (21, "an error with an unknown id is shown to people", Covered(&[
         "src/mcp/transport/http/tests.rs::check_21_the_error_of_a_body_with_a_foreign_id_answers_its_request",
@@ -96,14 +96,14 @@ pub const CHECKS: &[Behaviour] = &[
     // Sessions.
     (22, "older versions are supported, and an unknown one ends the connection", Covered(&[
         "src/mcp/session/tests.rs::check_22_older_versions_are_used_and_unknown_ones_end_the_connection",
-        "tests/mcp/programs.rs::a_server_that_breaks_the_protocol_is_ended_and_others_go_on",
+        "tests/mcp/programs.rs::a_server_that_violates_the_protocol_is_stopped_and_others_go_on",
     ])),
     (23, "a list is read to its last page", Covered(&[
         "src/mcp/session/tests.rs::check_23_all_pages_of_a_list_are_read",
     ])),
     (24, "a cursor that comes again ends the list", Covered(&[
         "src/mcp/session/tests.rs::check_24_a_repeated_cursor_stops_with_a_notice_and_without_duplicates",
-        "tests/mcp/programs.rs::a_list_without_end_ends",
+        "tests/mcp/programs.rs::reading_an_endless_list_ends",
     ])),
     (25, "many changes at once are few requests, and a failed one changes nothing", Covered(&[
         "src/mcp/session/tests.rs::check_25_a_burst_of_changes_is_two_requests_and_a_failed_refresh_keeps_the_tools",
@@ -154,7 +154,7 @@ pub const CHECKS: &[Behaviour] = &[
     ])),
     (38, "invisible characters are removed from descriptions", Covered(&[
         "src/mcp/text.rs::check_38_characters_that_hide_or_reorder_text_are_removed",
-        "tests/mcp/hostile.rs::a_rug_pull",
+        "tests/mcp/hostile.rs::a_description_that_changes_after_an_approval",
     ])),
 
     // Calls.
@@ -174,7 +174,7 @@ pub const CHECKS: &[Behaviour] = &[
     ])),
     (42, "the model reads the error as the tool wrote it", Covered(&[
         "src/mcp/content.rs::check_42_the_text_of_an_error_is_exactly_that_of_the_server",
-        "tests/mcp/calls.rs::an_error_of_a_tool_is_told_to_the_model_as_it_is",
+        "tests/mcp/calls.rs::the_model_gets_the_error_of_a_tool_unchanged",
     ])),
     (43, "the model gets an image as an image and not as base64 text", Covered(&[
         "src/mcp/content.rs::check_43_an_image_is_media_and_not_text",
@@ -198,7 +198,7 @@ pub const CHECKS: &[Behaviour] = &[
     (48, "a long text is cut in the result, and stored whole", Covered(&[
         "src/tool/mcp_call/tests.rs::a_long_result_is_cut_and_kept_and_media_stay",
         "src/tool/mcp_call/tests.rs::a_long_error_of_the_server_is_cut_and_kept",
-        "tests/mcp/calls.rs::a_long_result_is_cut_and_can_be_read_on",
+        "tests/mcp/calls.rs::a_long_result_is_truncated_and_stored_in_a_file",
         "tests/mcp/hostile.rs::a_failure_of_ten_megabytes",
     ])),
     (49, "one server works on one call at a time, two servers at once", Covered(&[
@@ -213,15 +213,15 @@ pub const CHECKS: &[Behaviour] = &[
     // Approvals and trust.
     (51, "a question contains the arguments in every protocol, and an approval may hold for the tool", Covered(&[
         "tests/mcp/approvals.rs::every_dialect_shows_the_question",
-        "tests/mcp/approvals.rs::an_answer_for_longer_holds_for_the_tool_or_the_server_and_only_in_its_task",
+        "tests/mcp/approvals.rs::a_lasting_approval_holds_for_the_tool_or_the_server_within_its_task",
         "tests/decide/mcp.rs::a_call_is_asked_about_and_an_answer_holds_for_the_tool_or_its_server",
     ])),
     (52, "an approval for a server holds for its tools in this task only", Covered(&[
-        "tests/mcp/approvals.rs::an_answer_for_longer_holds_for_the_tool_or_the_server_and_only_in_its_task",
+        "tests/mcp/approvals.rs::a_lasting_approval_holds_for_the_tool_or_the_server_within_its_task",
     ])),
     (53, "a tool that has changed is asked about again", Covered(&[
         "src/mcp/catalog.rs::check_53_a_tool_that_changes_has_another_fingerprint",
-        "tests/mcp/approvals.rs::a_tool_that_the_server_changes_is_asked_about_again",
+        "tests/mcp/approvals.rs::a_changed_tool_needs_approval_again",
         "tests/decide/mcp.rs::a_changed_tool_is_asked_about_again_with_a_warning",
     ])),
     (54, "a project cannot say that its own server is trusted", Covered(&[
@@ -239,7 +239,7 @@ pub const CHECKS: &[Behaviour] = &[
     ])),
     (57, "what a server says about reading allows nothing", Covered(&[
         "tests/policy/mcp.rs::trust_and_hints",
-        "tests/mcp/hostile.rs::a_lie_about_reading",
+        "tests/mcp/hostile.rs::a_read_only_hint_that_is_false",
     ])),
     (58, "where nobody can be asked, a call that asks is denied", Covered(&[
         "tests/mcp/life.rs::without_a_terminal_a_call_that_needs_approval_is_denied",
@@ -297,10 +297,10 @@ pub const CHECKS: &[Behaviour] = &[
         "src/mcp/config/tests.rs::check_71_clients_name_servers_only_as_the_operator_allows",
         "src/core/requests/client_servers.rs::check_71_only_the_same_user_may_name_servers_of_this_machine",
         "src/shell/mcp/http/tests.rs::a_server_that_a_client_named_has_only_addresses_that_it_may_have",
-        "tests/mcp/clients.rs::only_servers_where_the_operator_said_are_visited",
+        "tests/mcp/clients.rs::only_servers_that_the_operator_allows_are_connected",
     ])),
     (72, "the server is its task's alone, and its headers are forgotten", Covered(&[
-        "tests/mcp/clients.rs::a_named_server_is_the_tasks_own_and_always_asks",
+        "tests/mcp/clients.rs::a_server_named_by_a_client_belongs_to_its_task_and_always_needs_approval",
     ])),
 
     // Extensions, commands, skills, agents and hooks.

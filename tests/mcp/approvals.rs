@@ -6,7 +6,7 @@ use crate::support::message::{approval, asked_of, call_of, prompt_in};
 use crate::{Mcp, ended, python};
 use serde_json::{Value, json};
 
-/// Prompts a task; the question that it asks, if it does.
+/// Sends a prompt. Returns the task, and the question if there is one.
 fn question(mcp: &Mcp, task: Option<&str>, script: &str) -> (String, Option<Value>) {
     let events: Vec<Event> = match task {
         Some(task) => mcp.fixture.client().stream("message/stream", prompt_in(task, script)).collect(),
@@ -21,7 +21,7 @@ fn id(question: &Value) -> &str {
 }
 
 #[test]
-fn an_answer_for_longer_holds_for_the_tool_or_the_server_and_only_in_its_task() {
+fn a_lasting_approval_holds_for_the_tool_or_the_server_within_its_task() {
     let Some(mcp) = Mcp::new(json!({"x": python("", json!({}))})) else { return };
     let (task, asked) = question(&mcp, None, "CALL mcp_x_echo {\"text\": \"one\"} ;; TEXT done");
     let asked = asked.expect("it asks");
@@ -39,7 +39,7 @@ fn an_answer_for_longer_holds_for_the_tool_or_the_server_and_only_in_its_task() 
 }
 
 #[test]
-fn a_tool_that_the_server_changes_is_asked_about_again() {
+fn a_changed_tool_needs_approval_again() {
     let Some(mcp) = Mcp::new(json!({"x": python("", json!({}))})) else { return };
     let echo = "CALL mcp_x_echo {\"text\": \"one\"} ;; TEXT done";
     let (task, asked) = question(&mcp, None, echo);
@@ -55,7 +55,7 @@ fn a_tool_that_the_server_changes_is_asked_about_again() {
 }
 
 #[test]
-fn a_trusted_server_is_not_asked_about_and_rules_count_more() {
+fn a_trusted_server_needs_no_approval_but_rules_take_precedence() {
     let trusted = |server: Value| {
         let mut server = server;
         server["trust"] = json!(true);
@@ -76,7 +76,7 @@ fn a_trusted_server_is_not_asked_about_and_rules_count_more() {
     assert_eq!(ended(&events).expect("it ended")["response"]["errorType"], "policy_violation");
 }
 
-/// All entry points show the question and take its answers.
+/// All entry points show the question and accept an answer.
 #[test]
 fn every_dialect_shows_the_question() {
     let Some(mcp) = Mcp::new(json!({"x": python("", json!({}))})) else { return };

@@ -10,7 +10,7 @@ use gemini_a2a::limits::mcp::CALL_SILENCE_MS;
 use serde_json::{Value, json};
 
 #[test]
-fn the_tools_of_a_server_are_declared_asked_about_and_called() {
+fn the_tools_of_a_server_are_declared_approved_and_called() {
     let Some(mcp) = Mcp::new(json!({"x": python("banner,pages", json!({}))})) else { return };
     let ended = mcp.run("CALL mcp_x_echo {\"text\": \"hello\"} ;; TEXT done");
     let response = &ended[0]["response"];
@@ -49,7 +49,7 @@ fn clients_are_shown_the_servers_of_a_task_with_their_tools() {
 }
 
 #[test]
-fn an_error_of_a_tool_is_told_to_the_model_as_it_is() {
+fn the_model_gets_the_error_of_a_tool_unchanged() {
     let Some(mcp) = Mcp::new(json!({"x": python("", json!({}))})) else { return };
     let ended = mcp.run("CALL mcp_x_fail {\"text\": \"why\"} ;; TEXT done");
     assert_eq!(ended[0]["status"], "error");
@@ -82,7 +82,7 @@ fn an_image_is_shown_to_the_model_as_an_image() {
 }
 
 #[test]
-fn a_long_result_is_cut_and_can_be_read_on() {
+fn a_long_result_is_truncated_and_stored_in_a_file() {
     let Some(mcp) = Mcp::new(json!({"x": python("", json!({}))})) else { return };
     let ended = mcp.run("CALL mcp_x_long {} ;; TEXT done");
     let output = &ended[0]["response"]["responseParts"][0]["functionResponse"]["response"]["output"];
@@ -93,7 +93,7 @@ fn a_long_result_is_cut_and_can_be_read_on() {
     assert_eq!(std::fs::read_to_string(path).expect("it is there").len(), 200_000);
 }
 
-/// A cancelled call ends at once, the server is told and goes on.
+/// A cancelled call ends at once, and the server gets a cancellation and goes on.
 #[test]
 fn a_cancelled_call_is_cancelled_at_the_server_too() {
     let Some(mcp) = Mcp::new(json!({"x": python("", json!({"HEARD": "heard"}))})) else { return };
@@ -115,7 +115,7 @@ fn a_cancelled_call_is_cancelled_at_the_server_too() {
     assert_eq!(started, 1, "it was not started again");
 }
 
-/// The call ends by the cancellation alone: this server never answers the call, nor the request that cancels it.
+/// The cancellation alone ends the call: this server answers neither the call nor the cancellation.
 #[test]
 fn a_cancelled_call_does_not_wait_for_the_server() {
     let Some(network) = Network::new("deaf", "/mcp", json!({})) else { return };
@@ -129,7 +129,7 @@ fn a_cancelled_call_does_not_wait_for_the_server() {
     eventually("the server is told", || (network.count("notifications/cancelled") == 1).then_some(()));
 }
 
-/// A tool with a schema for its results need not keep to it. The operator is told once.
+/// The result of a tool need not match its output schema. The operator is told once.
 #[test]
 fn a_result_without_its_structured_part_is_a_success() {
     let Some(mcp) = Mcp::new(json!({"x": python("schemas", json!({}))})) else { return };
@@ -157,7 +157,7 @@ fn a_silent_call_is_cancelled_after_the_servers_timeout() {
 
 /// Hooks are told which tool of which server it is, and see the result.
 #[test]
-fn hooks_are_told_of_the_server_of_a_tool() {
+fn hooks_get_the_server_of_a_tool() {
     let hook = |file: &str| json!([{"hooks": [{"name": file, "command": format!("cat >> {file}; echo >> {file}")}]}]);
     let mut trusted = python("", json!({}));
     trusted["trust"] = json!(true);
@@ -178,7 +178,7 @@ fn hooks_are_told_of_the_server_of_a_tool() {
     assert_eq!((&before[1]["tool_name"], before[1].get("mcp_context")), (&json!("read_file"), None));
 }
 
-/// What a server did cannot be undone, and the answer says so.
+/// Effects of MCP calls cannot be undone, and the answer says so.
 #[test]
 fn calls_of_servers_are_listed_as_not_undone() {
     let mut trusted = python("", json!({}));
@@ -197,7 +197,7 @@ fn calls_of_servers_are_listed_as_not_undone() {
     assert_eq!(mcp.fixture.file("a.txt"), None, "the file is");
 }
 
-/// Two calls of one server come one after the other; a model that calls the tool of a server that is gone is told.
+/// When a server ends during a call, the call fails at once. The server is started again and its tools stay declared.
 #[test]
 fn a_server_that_ends_in_a_call_fails_it_at_once_and_is_started_again() {
     let Some(mcp) = Mcp::new(json!({"x": python("", json!({}))})) else { return };
@@ -216,8 +216,7 @@ fn a_server_that_ends_in_a_call_fails_it_at_once_and_is_started_again() {
     assert_eq!(mcp.answer(&task, &call, "proceed_once")["response"]["resultDisplay"], "echo: back");
 }
 
-/// The end of the server ends the call: nothing else happens, because the server cannot be started again, and the call's own time is
-/// ten minutes.
+/// The end of the server alone ends the call: this server cannot be started again, and the timeout of the call is ten minutes.
 #[test]
 fn a_call_does_not_wait_for_the_server_to_be_started_again() {
     assert_eq!(CALL_SILENCE_MS, 600_000);
@@ -271,7 +270,7 @@ fn new_servers_are_left_out_if_the_api_does_not_say_what_it_refuses() {
     assert!(mcp.declared().contains(&"mcp_x_echo".to_owned()), "{:?}", mcp.declared());
 }
 
-/// Calls of one server come one after the other, those of two servers together.
+/// Calls of one server run one after the other, calls of two servers concurrently.
 #[test]
 fn calls_of_one_server_wait_for_each_other() {
     let trusted = |mut server: Value| {
@@ -291,7 +290,7 @@ fn calls_of_one_server_wait_for_each_other() {
 }
 
 #[test]
-fn the_model_is_told_what_a_server_says_about_its_use() {
+fn the_model_gets_the_instructions_of_a_server() {
     let Some(mcp) = Mcp::new(json!({"x": python("instructs", json!({})), "y": python("", json!({}))})) else { return };
     mcp.fixture.say("TEXT hello");
     let request = mcp.fixture.fake.turns().pop().expect("a request").body;

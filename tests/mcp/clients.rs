@@ -1,4 +1,4 @@
-//! Servers that a client names for its task: which are allowed, that they are the task's own, and what happens to their headers.
+//! Servers that a client names for its task: which are allowed, that only the task can use them, and that their headers are not stored.
 
 use crate::drive::task_in;
 use crate::network::HttpServer;
@@ -31,7 +31,7 @@ fn servers(mcp: &Mcp, task: &str) -> Vec<(String, String, String)> {
     servers.iter().map(|one| (text(&one["name"]), text(&one["status"]), text(&one["error"]))).collect()
 }
 
-/// Every way to name these servers is refused and makes no task.
+/// Checks that every way to name these servers is refused and creates no task.
 fn is_refused(mcp: &Mcp, named: &Value, rule: &str) {
     let before = mcp.fixture.client().get("/tasks").json();
     let error = mcp.fixture.client().rpc("message/send", naming("TEXT hello", named))["error"].clone();
@@ -77,7 +77,7 @@ fn programs_are_refused_in_every_mode() {
 }
 
 #[test]
-fn only_servers_where_the_operator_said_are_visited() {
+fn only_servers_that_the_operator_allows_are_connected() {
     let settings = json!({"mcpServers": {"mine": python("", json!({}))}});
     let Some(mcp) = Mcp::with(&["--client-mcp", "loopback"], settings) else { return };
     let own = format!("http://127.0.0.1:{}/", mcp.fixture.server.port());
@@ -98,7 +98,7 @@ fn only_servers_where_the_operator_said_are_visited() {
     mcp.fixture.server.restart();
     is_refused(&mcp, &json!({"mine": {"url": "http://127.0.0.1:9/"}}), "choose another name");
 
-    // A name that is listed must lead to a public address.
+    // A listed host name must resolve to a public address.
     let server = HttpServer::start("");
     let Some(mcp) = Mcp::with(&["--client-mcp", "listed", "--client-mcp-host", "localhost"], json!({})) else { return };
     is_refused(&mcp, &json!({"x": {"url": server.url("/mcp")}}), "--client-mcp-host");
@@ -114,7 +114,7 @@ fn only_servers_where_the_operator_said_are_visited() {
 }
 
 #[test]
-fn a_named_server_is_the_tasks_own_and_always_asks() {
+fn a_server_named_by_a_client_belongs_to_its_task_and_always_needs_approval() {
     let args = ["--client-mcp", "loopback", "--trust-workspace", "--yolo"];
     let settings = json!({"tools": {"allowed": ["mcp_x_*", "mcp_*"]}});
     let Some(mut mcp) = Mcp::with(&args, settings) else { return };
@@ -159,7 +159,7 @@ fn a_named_server_is_the_tasks_own_and_always_asks() {
     }
 }
 
-/// Nothing of an untrusted folder is needed for them, and a redirection is not followed.
+/// Servers that a client names work in an untrusted folder. Their redirections are not followed.
 #[test]
 fn a_named_server_works_in_an_untrusted_folder() {
     let Some(mcp) = Mcp::with(&["--client-mcp", "loopback"], json!({})) else { return };

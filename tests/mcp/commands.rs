@@ -5,7 +5,7 @@ use crate::support::message::prompt_in;
 use crate::{Mcp, python};
 use serde_json::{Value, json};
 
-/// What a command says, as text.
+/// Runs a subcommand of `/mcp`. Returns its text.
 pub fn said(mcp: &Mcp, args: &[&str]) -> String {
     let (sub, args) = args.split_first().expect("a sub-command");
     let body = json!({"command": format!("mcp {sub}"), "args": args});
@@ -48,7 +48,7 @@ fn settings_are_read_again_with_reload() {
     let task = task_in(&mcp.fixture.say("TEXT hello"));
     assert!(mcp.declared().contains(&"mcp_x_echo".to_owned()));
     mcp.set_user(&json!({"mcpServers": {"y": python("", json!({}))}}));
-    // Its other name.
+    // An alias of `reload`.
     said(&mcp, &["refresh"]);
     mcp.fixture.client().call("message/send", prompt_in(&task, "TEXT again"));
     let declared = mcp.declared();

@@ -12,7 +12,7 @@ fn put(path: &Path, text: &str) {
     std::fs::write(path, text).expect("it is ours");
 }
 
-/// The first request to the model in this workspace.
+/// Runs a prompt in a workspace. Returns the first request to the model, if there is one.
 fn asked(dir: &TempDir, fake: &FakeGemini, workspace: &Path, prompt: &str) -> Option<Value> {
     let before = fake.turns().len();
     let output = Command::new(env!("CARGO_BIN_EXE_gemini-a2a"))

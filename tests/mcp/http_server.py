@@ -1,5 +1,5 @@
-"""The server of server.py over HTTP. The arguments are a list of words that say what it does differently, and the file that gets its
-port. Every request is appended to the file that the variable HEARD names."""
+"""The server of server.py over HTTP. The arguments are a list of variations of its behaviour, and the file to which it writes its port. It
+appends every request to the file that the variable HEARD names."""
 
 import base64
 import hashlib
@@ -104,7 +104,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return "http://" + self.headers["Host"]
 
     def login_page(self):
-        """The pages of the authorization server, and two that take tokens away."""
+        """The pages of the authorization server, and two pages that revoke tokens."""
         path, _, query = self.path.partition("?")
         if path == "/.well-known/oauth-protected-resource/mcp":
             place = "http://127.0.0.2:9/mcp" if has("elsewhere") else self.base() + "/mcp"

@@ -1,4 +1,4 @@
-//! When servers start and end: with the program, again after they ended, and until nobody needs them.
+//! The life of servers: when they are started, started again, and stopped.
 
 use crate::drive::task_in;
 use crate::support::fake::FakeGemini;
@@ -17,8 +17,8 @@ fn command(mcp: &Mcp, name: &str, args: &[&str]) -> Value {
     mcp.fixture.client().post("/executeCommand", &json!({"command": name, "args": args})).json()
 }
 
-/// A server that ends again and again is started five times, and then only if somebody asks for it. The waits between the starts
-/// are those of the program, so this takes a quarter of a minute.
+/// A server that always ends is started five times, and then only when the user asks for it. The test uses the program's real waiting times,
+/// so it takes 15 seconds.
 #[test]
 fn a_server_that_always_ends_is_started_five_times() {
     let Some(mcp) = Mcp::new(json!({"x": python("quits", json!({"HEARD": "heard"}))})) else { return };
@@ -68,7 +68,7 @@ fn a_server_that_nobody_uses_is_stopped_and_started_when_it_is_needed() {
     assert!(mcp.declared().contains(&"mcp_x_echo".to_owned()));
 }
 
-/// The servers of the program's own workspace are there before the first prompt.
+/// The servers of the program's workspace are started before the first prompt.
 #[test]
 fn servers_start_with_the_program() {
     let Some(mut mcp) = Mcp::new(json!({})) else { return };

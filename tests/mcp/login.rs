@@ -1,4 +1,4 @@
-//! Logging in to servers, with an authorization server that is `http_server.py` too.
+//! Logins to servers. `http_server.py` is also the authorization server.
 
 use crate::drive::task_in;
 use crate::network::HttpServer;
@@ -11,7 +11,7 @@ use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Output, Stdio};
 
-/// Our server, with an MCP server that wants a login.
+/// A server under test, with an MCP server that requires a login.
 struct Login {
     mcp: Mcp,
     server: HttpServer,
@@ -36,7 +36,7 @@ impl Login {
         self.verb(args).output().expect("the program")
     }
 
-    /// Begins a login; the program, and the URL to open.
+    /// Begins a login. Returns the process, and the URL to open.
     fn begin(&self) -> (Child, Option<String>) {
         let mut child = self
             .verb(&["mcp", "login", "x"])
@@ -77,7 +77,7 @@ impl Login {
     }
 }
 
-/// The status of a GET request, and where it leads to.
+/// Sends a GET request. Returns the status and the target of a redirection.
 fn visit(url: &str) -> (u16, Option<String>) {
     let (authority, path) = url.strip_prefix("http://").and_then(|rest| rest.split_once('/')).expect("a URL");
     let mut stream = TcpStream::connect(authority).expect("it listens");
@@ -102,7 +102,7 @@ fn a_login_reaches_running_sessions_and_is_refreshed() {
     assert_eq!(std::fs::metadata(&file).expect("a file").permissions().mode() & 0o777, 0o600);
     assert_eq!(login.call()["resultDisplay"], "echo: hello", "the running server uses it");
 
-    // The access token ends: it is refreshed once, whoever notices it, and nobody sees anything of it.
+    // The access token is revoked. It is refreshed once although several calls notice that, and all calls succeed.
     visit(&login.server.url("/revoke"));
     std::thread::scope(|scope| {
         let calls: Vec<_> = (0..4).map(|_| scope.spawn(|| login.call()["resultDisplay"].clone())).collect();
@@ -112,14 +112,14 @@ fn a_login_reaches_running_sessions_and_is_refreshed() {
     });
     assert_eq!(login.count("refresh_token"), 1);
 
-    // What a server repeats of the token is removed.
+    // A token that the server repeats is removed from the text.
     for how in ["error", "result"] {
         let script = format!("CALL mcp_x_leak {} ;; TEXT done", json!({ "text": how }));
         let response = ended(&login.mcp.fixture.say(&script)).expect("it ends")["response"].clone();
         assert!(response.to_string().contains("[redacted]"), "{response}");
     }
 
-    // The login ends: users are told what to do, and the refresh token is not tried again.
+    // The login is revoked: the error says what to do, and the refresh token is not tried again.
     visit(&login.server.url("/revoke-all"));
     let response = login.call();
     assert!(response["error"]["message"].as_str().is_some_and(|why| why.contains("mcp login x")), "{response}");
@@ -180,7 +180,7 @@ fn a_login_that_cannot_be_trusted_is_refused() {
     assert!(login.server.heard().iter().all(|request| request.get("registered").is_none()), "the settings have an id");
 }
 
-/// Credentials of the settings are final: no login is used beside them.
+/// If the settings have credentials, no login is used.
 #[test]
 fn a_header_of_the_settings_is_final() {
     let Some(login) = Login::new("oauth", json!({})) else { return };

@@ -1,4 +1,4 @@
-//! Servers over HTTP: answers as JSON and as events, sessions that are lost, streams that break, the older transport.
+//! Servers over HTTP: responses as JSON and as events, lost sessions, interrupted streams, and the older transport.
 
 use crate::drive::task_in;
 use crate::support::{TempDir, eventually};
@@ -8,7 +8,7 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command};
 
-/// A server over HTTP, `http_server.py`, that does these things differently.
+/// A process of `http_server.py` with some variations.
 pub struct HttpServer {
     process: Child,
     pub port: String,
@@ -28,7 +28,7 @@ impl HttpServer {
         HttpServer::start_with(words, "0", "")
     }
 
-    /// At this port, and one that leads elsewhere there.
+    /// Starts the server at the port `wanted`. `away` is the target of its redirections.
     pub fn start_with(words: &str, wanted: &str, away: &str) -> HttpServer {
         let dir = TempDir::new("mcp");
         let (port, heard) = (dir.path().join("port"), dir.path().join("heard"));
@@ -52,7 +52,7 @@ impl HttpServer {
     }
 }
 
-/// A server over HTTP, and our own with it in the settings.
+/// A server over HTTP, and a server under test with it in the settings.
 pub struct Network {
     pub mcp: Mcp,
     server: HttpServer,
@@ -101,9 +101,9 @@ fn answers_as_json_and_as_events_are_the_same() {
     }
 }
 
-/// A server that says it has no stream of its own is not asked again. Meanwhile another one, whose stream ends at once, is.
+/// A server that has no GET stream is asked for it only once. A server whose GET stream ends at once is asked again.
 #[test]
-fn a_server_without_a_stream_of_its_own_is_asked_once() {
+fn the_get_stream_is_requested_only_once_from_a_server_that_has_none() {
     let Some(mcp) = Mcp::new(json!({})) else { return };
     let named = ["noget", "noget,missing", "short"].map(HttpServer::start);
     let [refuses, missing, short] = &named;
@@ -182,7 +182,7 @@ fn an_error_body_with_another_id_reaches_the_user() {
 }
 
 #[test]
-fn the_older_transport_is_found_or_named() {
+fn the_older_transport_is_detected_or_configured() {
     for more in [json!({}), json!({"type": "sse"})] {
         let Some(network) = Network::new("", "/sse", more) else { return };
         assert_eq!(network.call()["resultDisplay"], "echo: hello");
@@ -195,7 +195,7 @@ fn the_older_transport_is_found_or_named() {
     assert!(error.contains("127.0.0.2"), "{error}");
 }
 
-/// The stream of the older transport is the connection: its end fails what runs, and the server is connected again.
+/// With the older transport, the end of the stream fails the running calls, and the server is connected again.
 #[test]
 fn the_older_transport_is_connected_again_after_its_stream_ended() {
     for (words, streams) in [("ends", 2), ("ends,refuses", 3)] {
@@ -204,7 +204,7 @@ fn the_older_transport_is_connected_again_after_its_stream_ended() {
     }
 }
 
-/// A try that is refused is not the last one.
+/// Checks that the server is connected again, also after a refused attempt.
 fn reconnects(network: &Network, streams: usize) {
     let events = network.mcp.fixture.say("CALL mcp_x_never {} ;; TEXT done");
     let response = ended(&events).expect("an end")["response"].clone();
@@ -216,9 +216,9 @@ fn reconnects(network: &Network, streams: usize) {
     assert_eq!(network.heard().iter().filter(|one| one["path"] == "/sse" && one["http"] == "GET").count(), streams);
 }
 
-/// It lost the session of a call and cannot begin another one: the call may have run before that.
+/// The server lost the session of a call and cannot begin a new one. The call may have run before.
 #[test]
-fn a_call_of_a_server_that_went_away_may_have_run() {
+fn the_error_of_a_call_says_that_it_may_have_run_when_the_server_is_lost() {
     let Some(network) = Network::new("forgets,leaves", "/mcp", json!({})) else { return };
     let events = network.mcp.fixture.say("CALL mcp_x_echo {\"text\": \"hello\"} ;; TEXT done");
     let response = ended(&events).expect("an end")["response"].clone();
@@ -228,9 +228,9 @@ fn a_call_of_a_server_that_went_away_may_have_run() {
     );
 }
 
-/// It is tried again without anybody asking for it, over both transports.
+/// An unreachable server is tried again automatically, with both transports.
 #[test]
-fn a_server_that_is_down_at_first_is_connected_when_it_is_there() {
+fn a_server_that_is_down_at_first_is_connected_when_it_is_up() {
     for (path, kind) in [("/mcp", "http"), ("/sse", "sse")] {
         let Some(mcp) = Mcp::new(json!({})) else { return };
         let free = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port().to_string();
@@ -249,16 +249,16 @@ fn a_server_that_is_down_at_first_is_connected_when_it_is_there() {
 }
 
 #[test]
-fn a_stream_on_which_nothing_comes_is_given_up() {
+fn a_silent_stream_times_out() {
     let Some(network) = Network::new("mute", "/sse", json!({"type": "sse", "startupTimeout": 300})) else { return };
     let (status, error) = network.seen();
     assert_eq!(status, "disconnected");
     assert!(error.contains("did not name its endpoint within 1 s (startupTimeout)"), "{error}");
 }
 
-/// Another server, to which the first one leads, gets neither the message nor the credentials.
+/// The target of a redirection gets neither the message nor the credentials.
 #[test]
-fn nothing_is_sent_to_where_a_server_redirects() {
+fn nothing_is_sent_to_the_target_of_a_redirection() {
     for words in ["away", "away,307"] {
         let Some(mcp) = Mcp::new(json!({})) else { return };
         let other = HttpServer::start("");
@@ -274,7 +274,7 @@ fn nothing_is_sent_to_where_a_server_redirects() {
 }
 
 #[test]
-fn redirections_to_other_hosts_and_missing_credentials_are_told() {
+fn redirections_to_other_hosts_and_missing_credentials_are_reported() {
     let Some(network) = Network::new("away", "/mcp", json!({"type": "http"})) else { return };
     let (status, error) = network.seen();
     assert_eq!(status, "disconnected");

@@ -1,4 +1,4 @@
-//! Servers as programs: what they get, how they end, and what a server that misbehaves does to others.
+//! Servers that are programs: their environment, how they end, and that a misbehaving server does not affect others.
 
 use crate::commands::said;
 use crate::drive::{running, task_in, unique_seconds};
@@ -25,7 +25,7 @@ fn seen(mcp: &Mcp, task: &str, name: &str) -> (String, String) {
 }
 
 #[test]
-fn a_server_gets_its_variables_and_none_of_ours() {
+fn a_server_gets_only_the_variables_of_its_settings() {
     let Some(mcp) = Mcp::new(json!({"x": python("", json!({"T": "${MY_VALUE}", "D": "${NONE:-default}"}))})) else {
         return;
     };
@@ -47,9 +47,9 @@ fn a_server_that_needs_a_variable_that_is_not_set_is_not_started() {
     assert!(error.contains("MISSING_ONE"), "{error}");
 }
 
-/// One server that prints a line without end does not disturb another one.
+/// A server that violates the protocol does not affect other servers.
 #[test]
-fn a_server_that_breaks_the_protocol_is_ended_and_others_go_on() {
+fn a_server_that_violates_the_protocol_is_stopped_and_others_go_on() {
     let seconds = unique_seconds();
     let marked = |words: &str| with_argument(python(words, json!({})), &seconds);
     let servers = json!({"bad": marked("line"), "flood": marked("flood"), "old": marked("old"),
@@ -73,7 +73,7 @@ fn a_server_that_breaks_the_protocol_is_ended_and_others_go_on() {
     assert_eq!(mcp.run("CALL mcp_x_echo {\"text\": \"a\"} ;; TEXT done")[0]["response"]["resultDisplay"], "echo: a");
 }
 
-/// The first request waits for a server that is silent, but not for its whole time.
+/// The first prompt waits for a silent server, but not for its whole startup timeout.
 #[test]
 fn a_server_that_never_answers_does_not_stop_the_first_prompt() {
     assert_eq!((FIRST_WAIT_MS, START_MS), (5_000, 60_000));
@@ -110,16 +110,16 @@ fn a_server_that_cannot_start_says_why_without_its_secrets() {
     }
 }
 
-/// A list whose cursor is repeated ends, and nothing is declared twice.
+/// Reading a list ends when its cursor is repeated, and no tool is declared twice.
 #[test]
-fn a_list_without_end_ends() {
+fn reading_an_endless_list_ends() {
     let Some(mcp) = Mcp::new(json!({"x": python("endless", json!({}))})) else { return };
     mcp.fixture.say("TEXT hello");
     let declared = mcp.declared();
     assert_eq!(declared.iter().filter(|name| *name == "mcp_x_echo").count(), 1);
 }
 
-/// A server that ignores the end of its input and the request to end is gone with ours, together with what it started.
+/// A server that ignores the end of its input and SIGTERM ends together with the program, and so do its child processes.
 #[test]
 fn nothing_of_a_server_outlives_the_program() {
     let seconds = unique_seconds();
@@ -131,9 +131,9 @@ fn nothing_of_a_server_outlives_the_program() {
     eventually("all are gone", || running(&seconds).is_empty().then_some(()));
 }
 
-/// The same when only the server is to end, by a command or with the program. It gets the time of the contract and is then killed.
+/// A server that is stopped by a command or with the program is killed after the time limits if it does not end itself.
 #[test]
-fn a_server_that_does_not_want_to_end_is_killed_with_what_it_started() {
+fn a_server_that_does_not_stop_is_killed_with_its_child_processes() {
     assert_eq!((STOP_MS, Limits::default().kill_ms), (2_000, 2_000));
     for how in ["disable", "reload", "end"] {
         let (first, second) = (unique_seconds(), unique_seconds());

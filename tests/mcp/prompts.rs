@@ -11,7 +11,7 @@ fn run(mcp: &Mcp, command: &str, args: &[&str]) -> Vec<Event> {
     mcp.fixture.client().events("POST", "/executeCommand", &fields, body.as_bytes()).collect()
 }
 
-/// What the model was told last.
+/// All texts of the last request to the model.
 fn told(mcp: &Mcp) -> String {
     let request = mcp.fixture.fake.turns().pop().expect("a request").body;
     let parts: Vec<Value> = request["contents"]
@@ -28,7 +28,7 @@ fn is_complete(events: &[Event]) -> bool {
     state_of(events.last().expect("an end").result()) == Some("completed")
 }
 
-/// The first command of all starts the servers, and waits for them.
+/// The first command starts the servers and waits for them.
 #[test]
 fn check_67_a_prompt_takes_arguments_by_name_and_in_order_and_says_what_is_missing() {
     let Some(mcp) = Mcp::new(json!({"x": python("prompts", json!({}))})) else { return };
@@ -53,7 +53,7 @@ fn check_67_a_prompt_takes_arguments_by_name_and_in_order_and_says_what_is_missi
 #[test]
 fn check_68_all_messages_of_a_prompt_are_used() {
     let Some(mcp) = Mcp::new(json!({"x": python("prompts", json!({}))})) else { return };
-    // The prompt alone, because nothing else has its name.
+    // The name of the prompt is enough, because no other command has this name.
     assert!(is_complete(&run(&mcp, "talk", &[])));
     let sent = told(&mcp);
     assert!(sent.contains("TEXT talked\nassistant: I am listening.\n[image/png, "), "{sent}");

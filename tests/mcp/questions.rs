@@ -1,4 +1,4 @@
-//! Questions of servers in the course of a call: forms, pages, who may answer, and what is kept of it.
+//! Questions of servers during a call: forms, pages, who may answer, and what is stored.
 
 use crate::drive::{Fixture, task_in};
 use crate::support::client::{Client, Event};
@@ -36,7 +36,7 @@ fn every_kind() -> Value {
     )
 }
 
-/// Prompts, and gives the task and the call whose server asks.
+/// Sends a prompt. Returns the task, and the call whose server asks.
 fn asking(fixture: &Fixture, script: &str) -> (String, String, Value) {
     let events = fixture.say(script);
     let asked = events.iter().rev().find(|event| asked_of(event.result()).is_some()).expect("a question").result();
@@ -49,7 +49,7 @@ fn reply(task: &str, call: &str, outcome: &str, answers: Value) -> Value {
         "parts": [{"kind": "data", "data": data}]}})
 }
 
-/// What the server was told, as the tool gives it back.
+/// Sends a message. Returns the answer that the server got, which its tool returns.
 fn told(fixture: &Fixture, params: Value) -> Value {
     let events: Vec<Event> = fixture.client().stream("message/stream", params).collect();
     let shown = ended(&events).unwrap_or_else(|| panic!("{events:#?}"))["response"]["resultDisplay"].clone();
@@ -102,7 +102,7 @@ fn check_62_the_values_of_answers_are_not_in_the_journal() {
     let journal = journal(&mcp, &task);
     let replied = journal.lines().find(|line| line.contains("call_replied")).expect("it is recorded");
     assert!(replied.contains("\"action\":\"accept\",\"fields\":[\"word\"]"), "{replied}");
-    // The tool of this server gives back what it was told, and so it is in the result of the call, but nowhere else.
+    // The tool of this server returns the answer that it got, so the answer is in the result of the call, but nowhere else.
     let others = journal.lines().filter(|line| !line.contains("call_ended"));
     assert!(others.clone().all(|line| !line.contains("nobody-writes")), "{journal}");
     assert!(others.into_iter().any(|line| line.contains("TEXT thanks")), "the prompt is kept");
@@ -154,7 +154,7 @@ fn check_65_a_call_that_needs_a_page_is_repeated_once_after_the_visit() {
 }
 
 #[test]
-fn people_may_also_say_themselves_that_they_visited_the_page() {
+fn the_user_may_confirm_that_the_page_was_visited() {
     let Some(mcp) = Mcp::new(trusted("")) else { return };
     let (task, call, _) = asking(&mcp.fixture, "CALL mcp_x_visit {\"text\": \"never\"} ;; TEXT done");
     let yes = || reply(&task, &call, "proceed_once", json!({"0": "yes"}));

@@ -1,4 +1,4 @@
-//! Resources of servers: listed and read by the model, mentioned by people; and the directories that servers are told of.
+//! Resources of servers, which the model lists and reads and users mention; and the roots that servers get.
 
 use crate::drive::task_in;
 use crate::support::TempDir;
@@ -14,14 +14,14 @@ fn trusted(words: &str) -> Value {
     json!({ "x": server })
 }
 
-/// The names of the tools that the model was told of.
+/// The names of the tools that the last request to the model declared.
 fn declared(mcp: &Mcp) -> Vec<String> {
     let request = mcp.fixture.fake.turns().pop().expect("a request").body;
     let tools = request["tools"][0]["functionDeclarations"].as_array().cloned().expect("tools");
     tools.iter().filter_map(|tool| tool["name"].as_str().map(str::to_owned)).collect()
 }
 
-/// The responses of the calls of a script, which are all allowed.
+/// Runs a script whose calls are all allowed. Returns the task and the responses of the calls.
 fn run(mcp: &Mcp, task: Option<&str>, script: &str) -> (String, Vec<Value>) {
     let events: Vec<Event> = match task {
         Some(task) => mcp.fixture.client().stream("message/stream", prompt_in(task, script)).collect(),
@@ -46,7 +46,7 @@ fn resources_are_listed_and_read_without_approval_where_a_server_has_some() {
     let (_, responses) = run(&mcp, None, script);
     assert!(declared(&mcp).contains(&"read_mcp_resource".to_owned()), "{:?}", declared(&mcp));
     let outputs: Vec<String> = responses.iter().map(output).collect();
-    // They run beside each other.
+    // The calls run concurrently.
     assert_eq!(outputs.len(), 4, "{outputs:#?}");
     let listed = "x: notes://all All notes, text/plain\nx: notes://picture picture\nx: notes://day/{day} day, Of a day";
     let read = "<untrusted_context>\nnotes://all\nthe text of notes://all\n</untrusted_context>";
@@ -87,7 +87,7 @@ fn a_prompt_mentions_resources() {
 }
 
 #[test]
-fn servers_are_told_of_the_workspace_and_of_included_directories() {
+fn servers_get_the_workspace_and_included_directories_as_roots() {
     let other = TempDir::new("included dir");
     let include = ["--trust-workspace", "--include-directories", other.path().to_str().expect("plain")];
     let Some(mcp) = Mcp::with(&include, json!({"mcpServers": trusted("")})) else { return };
@@ -102,9 +102,9 @@ fn servers_are_told_of_the_workspace_and_of_included_directories() {
     assert_eq!(uris[1..], [format!("file://{}", real.display().to_string().replace(' ', "%20"))]);
 }
 
-/// A built-in tool that is denied takes no other tool away: in plan mode, without a terminal, and with a rule.
+/// Denying a built-in tool does not remove other tools: in plan mode, without a terminal, and by a rule.
 #[test]
-fn what_a_policy_forbids_hides_no_skill_agent_or_resource() {
+fn a_denied_tool_does_not_hide_skills_agents_or_resources() {
     let Some(mcp) =
         Mcp::with(&["--trust-workspace", "--approval-mode", "plan"], json!({"mcpServers": trusted("resources")}))
     else {

@@ -1,5 +1,4 @@
-//! Values of settings that are secret are nowhere to be read: not in journals, logs, events, metadata or errors, also if a server
-//! repeats them.
+//! Secret values of settings do not appear in journals, logs, events, metadata or errors, even if a server repeats them.
 
 use crate::drive::task_in;
 use crate::network::HttpServer;
@@ -76,7 +75,7 @@ fn no_secret_of_the_settings_is_shown_or_stored() {
     }
 }
 
-/// A server of a workspace or an extension asks for every credential of ours, and a hook and a command look for them too.
+/// Servers of a workspace and of an extension, a hook and a command try to get every credential of this program.
 #[test]
 fn credentials_of_this_program_reach_no_child() {
     const CANARY: &str = "canary-0123456789abcdef0123456789abcdef";
@@ -121,7 +120,7 @@ fn credentials_of_this_program_reach_no_child() {
     }
     let hooked = mcp.fixture.file("hooked").expect("the hook ran");
     assert!(hooked.contains("GEMINI_PROJECT_DIR=") && !hooked.contains(CANARY), "{hooked}");
-    // The log leaves them out, also if a client repeats one.
+    // The log does not contain credentials, even if a client repeats one.
     let token = &env.iter().find(|(name, _)| name == "A2A_TOKEN").expect("it is a credential").1;
     mcp.fixture.client().request(
         "POST",

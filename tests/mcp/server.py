@@ -1,5 +1,5 @@
-"""A small MCP server for tests. Its first argument is a list of words that say what it does differently; every message that it
-gets is appended to the file that the variable HEARD names."""
+"""A small MCP server for tests. Its first argument is a list of variations of its behaviour. It appends every message that it receives to the
+file that the variable HEARD names."""
 
 import json
 import os
@@ -91,7 +91,7 @@ def asked(request):
 
 
 def completes(path):
-    """Says that people have visited the page when a file is there."""
+    """Sends the completion of the page as soon as a file exists."""
     while not os.path.exists(path):
         time.sleep(0.01)
     say({"jsonrpc": "2.0", "method": "notifications/elicitation/complete", "params": {"elicitationId": "e"}})

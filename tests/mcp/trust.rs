@@ -1,4 +1,4 @@
-//! Servers that a workspace defines: trust, and commands that change.
+//! Servers that a workspace defines: trust, and changed commands.
 
 use crate::drive::task_in;
 use crate::network::HttpServer;
@@ -26,7 +26,7 @@ fn in_an_untrusted_folder_no_server_is_started() {
     assert!(mcp.heard().is_empty() && network.heard().is_empty() && mcp.declared().is_empty());
 }
 
-/// Nothing of the folder was read before, also if no server is known elsewhere.
+/// Nothing in the folder is read before it is trusted.
 #[test]
 fn the_servers_of_a_folder_start_as_soon_as_it_is_trusted() {
     let Some(mcp) = Mcp::with(&[], json!({})) else { return };
@@ -55,7 +55,7 @@ fn a_workspace_cannot_trust_its_own_server() {
     eventually("the log says so", || mcp.fixture.server.output().contains(said).then_some(()));
 }
 
-/// A server of the project whose command changed is blocked until somebody allows it.
+/// A server of the project whose command has changed is blocked until the user allows it.
 #[test]
 fn a_changed_command_of_the_workspace_is_blocked_until_it_is_allowed() {
     let Some(mut mcp) = Mcp::new(json!({})) else { return };
@@ -76,8 +76,8 @@ fn a_changed_command_of_the_workspace_is_blocked_until_it_is_allowed() {
     assert_eq!(server(&mcp, &task)["status"], "connected");
 }
 
-/// The same goes for a server that an extension in the workspace brings, and for settings of the workspace that change the server of
-/// the user's extension.
+/// A server is also blocked if it comes from a changed extension in the workspace, or if settings of the workspace change the server of
+/// a user's extension.
 #[test]
 fn a_changed_part_of_the_workspace_blocks_the_server_of_an_extension() {
     let Some(mut mcp) = Mcp::new(json!({})) else { return };
@@ -110,7 +110,7 @@ fn a_changed_part_of_the_workspace_blocks_the_server_of_an_extension() {
     assert_eq!(statuses(&mcp), "own \"connected\", plain \"connected\", theirs \"connected\"");
 }
 
-/// The processes of servers are tools: they may neither prompt nor approve, whatever they are allowed to do.
+/// Processes of servers count as tools: they may neither send prompts nor approve calls.
 #[test]
 fn a_server_cannot_approve_calls() {
     let Some(mcp) = Mcp::new(json!({"x": python("", json!({}))})) else { return };

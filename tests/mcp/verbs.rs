@@ -1,11 +1,11 @@
-//! `gemini-a2a mcp …` outside of a session.
+//! The subcommands of `gemini-a2a mcp`.
 
 use crate::{Mcp, python};
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
-/// The program with the home, the state directory and the workspace of a server.
+/// A command that runs the program with the home, the state directory and the workspace of a server.
 pub fn program(mcp: &Mcp, args: &[&str]) -> Command {
     let server = &mcp.fixture.server;
     let mut command = Command::new(env!("CARGO_BIN_EXE_gemini-a2a"));

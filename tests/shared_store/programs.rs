@@ -27,7 +27,7 @@ fn loaded(instance: &Instance, task: &str) -> Option<Value> {
 }
 
 #[test]
-fn a_program_reads_a_task_by_three_requests_also_after_another_instance_went_on() {
+fn a_program_reads_a_task_with_three_requests_also_after_a_change_of_owner() {
     let cluster = Cluster::new();
     let [mut a, b] = cluster.pair();
     let task = run(&a, "TEXT From the first instance.");

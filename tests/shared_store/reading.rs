@@ -136,7 +136,7 @@ fn a_deleted_task_is_not_found_by_any_instance() {
 }
 
 #[test]
-fn a_follower_and_a_later_reader_pass_joined_segments() {
+fn followers_and_later_readers_read_compacted_segments() {
     let cluster = Cluster::new();
     let [a, b] = cluster.pair();
     // Text makes ten segments a second at most.

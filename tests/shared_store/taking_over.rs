@@ -139,7 +139,7 @@ fn an_instance_that_is_cut_off_from_the_store_ends_its_tools() {
 }
 
 #[test]
-fn nothing_is_lost_whatever_the_store_answers_now_and_then() {
+fn nothing_is_lost_when_the_store_sometimes_returns_errors() {
     for status in [408, 429, 500, 502, 503, 504] {
         let cluster = Cluster::new();
         let [a, b] = cluster.pair();
@@ -157,7 +157,7 @@ fn nothing_is_lost_whatever_the_store_answers_now_and_then() {
 }
 
 #[test]
-fn an_instance_that_has_not_noticed_its_end_shows_no_older_state() {
+fn a_fenced_instance_that_cannot_reach_the_store_shows_no_old_state() {
     let cluster = Cluster::new();
     let [a, b] = cluster.pair();
     let (task, _) = begin_command(&cluster, &a);
@@ -201,7 +201,7 @@ fn a_store_that_ignores_preconditions_is_refused() {
 }
 
 #[test]
-fn a_stream_of_a_paused_instance_shows_nothing_that_is_void() {
+fn a_stream_of_a_paused_instance_shows_no_void_events() {
     let cluster = Cluster::new();
     let [a, b] = cluster.pair();
     let (task, seconds) = begin_command(&cluster, &a);
@@ -231,7 +231,7 @@ fn a_stream_of_a_paused_instance_shows_nothing_that_is_void() {
 }
 
 #[test]
-fn a_store_that_refuses_the_probe_is_named_and_ends_the_start() {
+fn an_instance_exits_with_the_reason_when_the_store_refuses_the_probe() {
     for (status, why) in [(403, "storage.objects"), (404, "no such bucket"), (501, "does not support this request")] {
         let cluster = Cluster::new();
         let mut instance = cluster.stopped("a", "workspace");

@@ -1,9 +1,9 @@
 //! One call of an agent: gets its card, sends the prompt, follows its task and, if the call is cancelled, cancels the task.
 //!
-//! Credentials go only to the origin that the agent's file names, and no redirection is followed. A private address is visited only if
-//! the user has described the agent; a card of a public host cannot lead there.
+//! Credentials are sent only to the origin that the agent's file names, and redirections are not followed. Private addresses are allowed only
+//! for agents in the user's own files, and a card from a public host cannot lead to a private address.
 
-use super::files::{Found, FoundAgents, Source};
+use super::files::{CardLocation, FoundAgent, FoundAgents};
 use super::secrets::Authorisation;
 use super::{Definer, RemoteAgents};
 use crate::a2a::client::card::{Interface, interface};
@@ -36,9 +36,9 @@ use ureq::http::Response;
 use ureq::unversioned::transport::DefaultConnector;
 use ureq::{Agent, Body, Proxy};
 
-/// Read at a time.
+/// The size of one read.
 const CHUNK: usize = 16 * 1024;
-/// Of a thread that only waits.
+/// The stack size of a thread that only waits.
 const STACK: usize = 64 * 1024;
 
 impl Agents for RemoteAgents {
@@ -49,82 +49,82 @@ impl Agents for RemoteAgents {
     }
 
     fn call(&self, call: &AgentCall<'_>, cancel: &Cancel, out: &mut dyn FnMut(String)) -> AgentAnswer {
-        let mut calling = Calling {
+        let mut active = ActiveCall {
             agents: self,
             call,
             cancel,
-            until: Instant::now() + Duration::from_millis(self.limits.agent_ms),
+            deadline: Instant::now() + Duration::from_millis(self.limits.agent_ms),
             authorisation: None,
             reply: Reply::default(),
             is_task_known: Arc::default(),
             live: Live::new(out, &self.limits),
         };
-        let end = calling.run();
+        let end = active.run();
         cancel.clear();
-        calling.answer(end)
+        active.answer(end)
     }
 }
 
-struct Calling<'a> {
+struct ActiveCall<'a> {
     agents: &'a RemoteAgents,
     call: &'a AgentCall<'a>,
     cancel: &'a Cancel,
-    until: Instant,
+    deadline: Instant,
     authorisation: Option<Authorisation>,
     reply: Reply,
-    /// The agent has said which task it works on: only then it can be told to cancel it.
+    /// Whether the agent has named its task. Only then can the task be cancelled.
     is_task_known: Arc<AtomicBool>,
     live: Live<'a>,
 }
 
-/// Where requests go, and whether they are authorised.
-struct Way {
+/// The destination of requests, and whether they are authorised.
+struct Route {
     interface: Interface,
     url: Url,
     is_public_only: bool,
     is_authorised: bool,
 }
 
-/// Why a request failed: for people, or an answer of the agent.
+/// Why a request failed: an error of the connection, or an error response of the agent.
 enum Failure {
-    Trouble(String),
+    Transport(String),
     Refused(Refusal),
 }
 
 impl From<String> for Failure {
     fn from(why: String) -> Failure {
-        Failure::Trouble(why)
+        Failure::Transport(why)
     }
 }
 
 impl Failure {
     fn text(self) -> String {
         match self {
-            Failure::Trouble(why) => why,
+            Failure::Transport(why) => why,
             Failure::Refused(refusal) => refusal.message,
         }
     }
 }
 
-impl Calling<'_> {
+impl ActiveCall<'_> {
     fn run(&mut self) -> Result<Outcome, String> {
         let FoundAgents { agents, variables, .. } = self.agents.find(self.call.workspace);
         let Callee { name, fingerprint, .. } = self.call.agent;
-        let is_meant = |found: &&Found| found.callee.name == *name && found.callee.fingerprint == *fingerprint;
-        let found = agents.iter().find(is_meant).ok_or("its file has changed; call it again")?;
-        let source = found.card.as_ref().map_err(Clone::clone)?;
-        let way = self.way(found, source, &variables)?;
-        let end = self.converse(&way);
+        let is_called = |found: &&FoundAgent| found.callee.name == *name && found.callee.fingerprint == *fingerprint;
+        let found = agents.iter().find(is_called).ok_or("its file has changed; call it again")?;
+        let location = found.card.as_ref().map_err(Clone::clone)?;
+        let route = self.route(found, location, &variables)?;
+        let end = self.converse(&route);
         if self.reply.outcome().is_none()
             && (self.cancel.is_set() || end.is_err())
             && let Some(task) = self.reply.task.clone()
         {
-            self.tell_to_cancel(&way, &task);
+            self.cancel_task(&route, &task);
         }
         end
     }
 
-    /// What the tool is told.
+    /// The result of the call for the tool.
     fn answer(mut self, end: Result<Outcome, String>) -> AgentAnswer {
         self.live.flush();
         let Callee { name, fingerprint, .. } = self.call.agent;
@@ -132,12 +132,12 @@ impl Calling<'_> {
         let (context, task) = (self.reply.context.clone(), self.reply.task.clone().filter(|_| !is_over));
         let thread = AgentThread { agent: name.clone(), fingerprint: fingerprint.clone(), context, task };
         let thread = (thread.context.is_some() || thread.task.is_some()).then_some(thread);
-        let said = self.reply.text();
-        let failed = |what: &str| Err(if said.is_empty() { what.to_owned() } else { said.clone() });
+        let text_so_far = self.reply.text();
+        let failed = |what: &str| Err(if text_so_far.is_empty() { what.to_owned() } else { text_so_far.clone() });
         let (text, waits_for) = match end {
-            Ok(Outcome::Answered) => (Ok(said), WaitsFor::Nothing),
-            Ok(Outcome::InputRequired) => (Ok(said), WaitsFor::Answer),
-            Ok(Outcome::AuthRequired) => (Ok(said), WaitsFor::Authorisation),
+            Ok(Outcome::Answered) => (Ok(text_so_far), WaitsFor::Nothing),
+            Ok(Outcome::InputRequired) => (Ok(text_so_far), WaitsFor::Answer),
+            Ok(Outcome::AuthRequired) => (Ok(text_so_far), WaitsFor::Authorisation),
             Ok(Outcome::Failed) => (failed("it failed and did not say why"), WaitsFor::Nothing),
             Ok(Outcome::Rejected) => (failed("it rejected the work and did not say why"), WaitsFor::Nothing),
             Ok(Outcome::Canceled) => (failed("its task was canceled"), WaitsFor::Nothing),
@@ -152,13 +152,13 @@ impl Calling<'_> {
         secrets.fold(text.to_owned(), |text, secret| secret.hide_in(&text))
     }
 
-    /// Gets the card and chooses one of its interfaces.
-    fn way(&mut self, found: &Found, source: &Source, variables: &Variables) -> Result<Way, String> {
+    /// Gets the card and selects one of its interfaces.
+    fn route(&mut self, found: &FoundAgent, location: &CardLocation, variables: &Variables) -> Result<Route, String> {
         let is_users = matches!(found.definer, Definer::User);
-        let home = source.url();
-        let card = match source {
-            Source::Inline(card, _) => card.clone(),
-            Source::Url(url) => self.card(found, url, variables)?,
+        let home = location.url();
+        let card = match location {
+            CardLocation::Inline(card, _) => card.clone(),
+            CardLocation::Url(url) => self.card(found, url, variables)?,
         };
         let interface = interface(&card)?;
         let url = Url::parse(&interface.url).map_err(|why| format!("the URL in its card {why}"))?;
@@ -173,17 +173,17 @@ impl Calling<'_> {
             self.live.push(&format!("[The card leads to {site}, which is not {home}: it is sent no credentials.]\n"));
         }
         let may_be_private = is_users && (is_home || home.is_private());
-        Ok(Way { interface, url, is_public_only: !may_be_private, is_authorised: is_home })
+        Ok(Route { interface, url, is_public_only: !may_be_private, is_authorised: is_home })
     }
 
-    fn card(&mut self, found: &Found, url: &Url, variables: &Variables) -> Result<Value, String> {
+    fn card(&mut self, found: &FoundAgent, url: &Url, variables: &Variables) -> Result<Value, String> {
         let is_public_only = !matches!(found.definer, Definer::User);
         let outgoing = Outgoing {
             url: url.whole().reveal().to_owned(),
             headers: vec![("Accept", "application/json")],
             body: None,
         };
-        let time = Duration::from_millis(CARD_MS).min(self.left());
+        let time = Duration::from_millis(CARD_MS).min(self.time_left());
         let agent = self.agent(url, is_public_only)?;
         let mut response = self.send(&agent, &outgoing, None, time)?;
         if matches!(response.status().as_u16(), 401 | 403) && !matches!(found.auth, Auth::None) {
@@ -192,12 +192,12 @@ impl Calling<'_> {
         }
         let bytes = match response.status().as_u16() {
             200..=299 => read(response.into_body(), CARD_BYTES)?,
-            status => return Err(format!("its card cannot be read: {}", self.declined(status, response).text())),
+            status => return Err(format!("its card cannot be read: {}", self.status_failure(status, response).text())),
         };
         json::read(&bytes).map_err(|error| format!("its card is not JSON: {error}"))
     }
 
-    fn authorise(&mut self, found: &Found, variables: &Variables) -> Result<(), String> {
+    fn authorise(&mut self, found: &FoundAgent, variables: &Variables) -> Result<(), String> {
         if self.authorisation.is_none() {
             self.authorisation = self.agents.authorisation(found, variables, self.cancel)?;
         }
@@ -205,49 +205,50 @@ impl Calling<'_> {
     }
 
     /// Sends the prompt and follows the task until the agent waits or is done.
-    fn converse(&mut self, way: &Way) -> Result<Outcome, String> {
+    fn converse(&mut self, route: &Route) -> Result<Outcome, String> {
         let thread = self.call.thread;
-        let mut sent = self.prompt(way, thread.and_then(|thread| thread.task.as_deref()));
+        let mut sent = self.prompt(route, thread.and_then(|thread| thread.task.as_deref()));
         if let Err(Failure::Refused(Refusal { is_about_task: true, .. })) = &sent
             && thread.is_some_and(|thread| thread.task.is_some())
         {
-            // The task that waited is over or forgotten.
-            sent = self.prompt(way, None);
+            // The task that waited for input does not exist any more.
+            sent = self.prompt(route, None);
         }
         match sent {
             Ok(()) => {}
-            // What broke off can be asked for.
-            Err(Failure::Trouble(_)) if self.reply.task.is_some() && !self.is_out_of_time() => {}
-            Err(failure) => return Err(self.in_time(failure.text())),
+            // After an interrupted response, the task can be polled.
+            Err(Failure::Transport(_)) if self.reply.task.is_some() && !self.is_out_of_time() => {}
+            Err(failure) => return Err(self.timeout_or(failure.text())),
         }
-        self.poll(way)
+        self.poll(route)
     }
 
-    fn prompt(&mut self, way: &Way, task: Option<&str>) -> Result<(), Failure> {
+    fn prompt(&mut self, route: &Route, task: Option<&str>) -> Result<(), Failure> {
         let message_id = sys::entropy().uuid();
         let context = self.call.thread.and_then(|thread| thread.context.as_deref());
         let prompt = Prompt { message_id: &message_id, text: self.call.prompt, context, task };
-        let operation = match way.interface.streams {
+        let operation = match route.interface.streams {
             true => Operation::Stream(&prompt),
             false => Operation::Send(&prompt),
         };
-        let agent = self.agent(&way.url, way.is_public_only)?;
-        let response = self.request(&agent, way, operation, self.left())?;
+        let agent = self.agent(&route.url, route.is_public_only)?;
+        let response = self.request(&agent, route, operation, self.time_left())?;
         let is_stream = response.body().mime_type().is_some_and(|kind| kind.eq_ignore_ascii_case("text/event-stream"));
         match is_stream {
-            true => self.follow(way, response.into_body()),
-            false => self.take(way, &read(response.into_body(), AGENT_EVENT_BYTES)?),
+            true => self.follow(route, response.into_body()),
+            false => self.apply(route, &read(response.into_body(), AGENT_EVENT_BYTES)?),
         }
     }
 
     /// Reads events until the agent waits or is done.
-    fn follow(&mut self, way: &Way, body: Body) -> Result<(), Failure> {
+    fn follow(&mut self, route: &Route, body: Body) -> Result<(), Failure> {
         let mut events = sse::Decoder::new(AGENT_EVENT_BYTES);
         let mut stream = body.into_reader();
         let (mut bytes, mut total) = (vec![0; CHUNK], 0);
         while self.reply.outcome().is_none() && !(self.cancel.is_set() && self.reply.task.is_some()) {
-            let count =
-                stream.read(&mut bytes).map_err(|error| format!("its stream broke off: {}", words(&error.into())))?;
+            let count = stream
+                .read(&mut bytes)
+                .map_err(|error| format!("its stream broke off: {}", error_text(&error.into())))?;
             if count == 0 {
                 return Ok(());
             }
@@ -258,24 +259,24 @@ impl Calling<'_> {
             events.feed(&bytes[..count]);
             for event in events.by_ref() {
                 let event = event.map_err(|sse::TooLarge| Failure::Refused(too_long()))?;
-                self.take(way, &event.data)?;
+                self.apply(route, &event.data)?;
             }
         }
         Ok(())
     }
 
-    /// Takes an answer or an event.
-    fn take(&mut self, way: &Way, bytes: &[u8]) -> Result<(), Failure> {
+    /// Applies a response or an event.
+    fn apply(&mut self, route: &Route, bytes: &[u8]) -> Result<(), Failure> {
         let body = json::read(bytes).map_err(|error| format!("its answer cannot be read: {error}"))?;
-        let event = way.interface.open(body).map_err(Failure::Refused)?;
+        let event = route.interface.open(body).map_err(Failure::Refused)?;
         let text = self.reply.take(&event);
         self.is_task_known.store(self.reply.task.is_some(), Ordering::Release);
         self.live.push(&self.without_secrets(&text));
         Ok(())
     }
 
-    /// Looks at the task until the agent waits or is done.
-    fn poll(&mut self, way: &Way) -> Result<Outcome, String> {
+    /// Polls the task until the agent waits or is done.
+    fn poll(&mut self, route: &Route) -> Result<Outcome, String> {
         let (mut wait, mut failures) = (AGENT_POLL_MS, 0);
         loop {
             if let Some(outcome) = self.reply.outcome() {
@@ -283,60 +284,60 @@ impl Calling<'_> {
             }
             let task = self.reply.task.clone().ok_or("its answer has neither a message nor a task")?;
             self.live.flush();
-            self.cancel.wait(Duration::from_millis(wait).min(self.left()));
+            self.cancel.wait(Duration::from_millis(wait).min(self.time_left()));
             if self.is_out_of_time() {
-                return Err(self.in_time(String::new()));
+                return Err(self.timeout_or(String::new()));
             }
             wait = (wait * 2).min(AGENT_POLL_MOST_MS);
-            let looked = self.look(way, &task);
-            match looked {
+            let result = self.get_task(route, &task);
+            match result {
                 Ok(()) => failures = 0,
                 Err(Failure::Refused(refusal)) => return Err(refusal.message),
-                Err(Failure::Trouble(_)) if failures < AGENT_POLL_FAILURES => failures += 1,
-                Err(Failure::Trouble(why)) => return Err(self.in_time(why)),
+                Err(Failure::Transport(_)) if failures < AGENT_POLL_FAILURES => failures += 1,
+                Err(Failure::Transport(why)) => return Err(self.timeout_or(why)),
             }
         }
     }
 
-    fn look(&mut self, way: &Way, task: &str) -> Result<(), Failure> {
-        let agent = self.agent(&way.url, way.is_public_only)?;
-        let response = self.request(&agent, way, Operation::Get { task }, self.left())?;
-        self.take(way, &read(response.into_body(), AGENT_EVENT_BYTES)?)
+    fn get_task(&mut self, route: &Route, task: &str) -> Result<(), Failure> {
+        let agent = self.agent(&route.url, route.is_public_only)?;
+        let response = self.request(&agent, route, Operation::Get { task }, self.time_left())?;
+        self.apply(route, &read(response.into_body(), AGENT_EVENT_BYTES)?)
     }
 
-    /// Best effort: the agent may be gone.
-    fn tell_to_cancel(&self, way: &Way, task: &str) {
+    /// Cancels the agent's task. Errors are ignored, because the agent may not be running any more.
+    fn cancel_task(&self, route: &Route, task: &str) {
         let time = Duration::from_millis(AGENT_CANCEL_MS);
-        if let Ok(agent) = self.plain_agent(&way.url, way.is_public_only) {
-            let outgoing = way.interface.request(Operation::Cancel { task });
-            let _ = self.send(&agent, &outgoing, self.authorisation_for(way), time);
+        if let Ok(agent) = self.plain_agent(&route.url, route.is_public_only) {
+            let outgoing = route.interface.request(Operation::Cancel { task });
+            let _ = self.send(&agent, &outgoing, self.authorisation_for(route), time);
         }
     }
 
-    fn authorisation_for(&self, way: &Way) -> Option<&Authorisation> {
-        self.authorisation.as_ref().filter(|_| way.is_authorised)
+    fn authorisation_for(&self, route: &Route) -> Option<&Authorisation> {
+        self.authorisation.as_ref().filter(|_| route.is_authorised)
     }
 
     fn request(
         &self,
         agent: &Agent,
-        way: &Way,
+        route: &Route,
         what: Operation<'_>,
         time: Duration,
     ) -> Result<Response<Body>, Failure> {
-        let response = self.send(agent, &way.interface.request(what), self.authorisation_for(way), time)?;
+        let response = self.send(agent, &route.interface.request(what), self.authorisation_for(route), time)?;
         match response.status().as_u16() {
             200..=299 => Ok(response),
-            status => Err(self.declined(status, response)),
+            status => Err(self.status_failure(status, response)),
         }
     }
 
-    fn declined(&self, status: u16, response: Response<Body>) -> Failure {
+    fn status_failure(&self, status: u16, response: Response<Body>) -> Failure {
         if (300..400).contains(&status) {
             let to = response.headers().get("location").and_then(|to| to.to_str().ok());
             let to = to.and_then(|to| Some(Url::parse(to).ok()?.shown()));
             let to = to.unwrap_or_else(|| "another address".into());
-            return Failure::Trouble(format!(
+            return Failure::Transport(format!(
                 "it redirects to {to}, which is not followed; write the right address into its file"
             ));
         }
@@ -365,24 +366,25 @@ impl Calling<'_> {
                 request.config().timeout_global(Some(time)).build().call()
             }
         };
-        sent.map_err(|error| format!("{} cannot be reached: {}", self.call.agent.origin, words(&error)))
+        sent.map_err(|error| format!("{} cannot be reached: {}", self.call.agent.origin, error_text(&error)))
     }
 
-    /// An agent of the HTTP library that a cancellation shuts down: at once, or after a moment in which the task may become known.
+    /// An agent of the HTTP library that is shut down when the call is cancelled: at once if the task is known, otherwise after a while in
+    /// which the agent may still name it.
     fn agent(&self, url: &Url, is_public_only: bool) -> Result<Agent, String> {
         let agent = self.plain_agent(url, is_public_only)?;
-        let (doomed, is_task_known) = (agent.clone(), self.is_task_known.clone());
+        let (cancelled_agent, is_task_known) = (agent.clone(), self.is_task_known.clone());
         self.cancel.on_set(move || {
             if is_task_known.load(Ordering::Acquire) {
-                return doomed.shutdown();
+                return cancelled_agent.shutdown();
             }
-            let late = doomed.clone();
+            let delayed = cancelled_agent.clone();
             let end = move || {
                 thread::sleep(Duration::from_millis(AGENT_CANCEL_MS));
-                late.shutdown();
+                delayed.shutdown();
             };
             if thread::Builder::new().stack_size(STACK).spawn(end).is_err() {
-                doomed.shutdown();
+                cancelled_agent.shutdown();
             }
         });
         Ok(agent)
@@ -391,7 +393,7 @@ impl Calling<'_> {
     fn plain_agent(&self, url: &Url, is_public_only: bool) -> Result<Agent, String> {
         let none = Variables::default();
         let proxies = Proxies::new(&|name| self.agents.reader.variable(&none, name));
-        // Which address a proxy visits cannot be checked.
+        // A proxy is used only if any address is allowed, because the address to which it connects cannot be checked.
         let proxy = proxies.to(url.whole().reveal()).filter(|_| !is_public_only).map(Proxy::new).transpose();
         let config = Agent::config_builder()
             .tls_config(self.agents.tls.clone())
@@ -406,17 +408,17 @@ impl Calling<'_> {
         Ok(Agent::with_parts(config, DefaultConnector::default(), judged))
     }
 
-    fn left(&self) -> Duration {
-        self.until.saturating_duration_since(Instant::now())
+    fn time_left(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now())
     }
 
     fn is_out_of_time(&self) -> bool {
-        self.cancel.is_set() || self.left().is_zero()
+        self.cancel.is_set() || self.time_left().is_zero()
     }
 
-    /// The reason of a failure: that its time was over, or this one.
-    fn in_time(&self, why: String) -> String {
-        match self.left().is_zero() {
+    /// The reason of a failure: a timeout if the time is over, otherwise `why`.
+    fn timeout_or(&self, why: String) -> String {
+        match self.time_left().is_zero() {
             true => format!("it took longer than {} s", self.agents.limits.agent_ms / 1_000),
             false => why,
         }
@@ -427,7 +429,7 @@ fn too_long() -> Refusal {
     Refusal { message: "its answer is too long".into(), is_about_task: false }
 }
 
-fn words(error: &ureq::Error) -> String {
+fn error_text(error: &ureq::Error) -> String {
     match error {
         ureq::Error::Io(error) => error.to_string(),
         ureq::Error::Timeout(_) => "it was too slow".into(),
@@ -436,12 +438,12 @@ fn words(error: &ureq::Error) -> String {
     }
 }
 
-fn read(body: Body, most: usize) -> Result<Vec<u8>, String> {
+fn read(body: Body, max_bytes: usize) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
-    let read = body.into_reader().take(most as u64 + 1).read_to_end(&mut bytes);
-    read.map_err(|error| format!("its answer broke off: {}", words(&error.into())))?;
-    match bytes.len() > most {
-        true => Err(format!("it answers with more than {most} bytes")),
+    let read = body.into_reader().take(max_bytes as u64 + 1).read_to_end(&mut bytes);
+    read.map_err(|error| format!("its answer broke off: {}", error_text(&error.into())))?;
+    match bytes.len() > max_bytes {
+        true => Err(format!("it answers with more than {max_bytes} bytes")),
         false => Ok(bytes),
     }
 }
@@ -455,7 +457,7 @@ mod tests {
     use std::net::TcpListener;
 
     #[test]
-    fn a_call_has_so_much_time() {
+    fn the_time_of_a_call_is_limited() {
         let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
         let url = format!("http://{}", silent.local_addr().expect("bound"));
         let scratch = Scratch::new();

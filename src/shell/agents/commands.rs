@@ -1,8 +1,7 @@
-//! The slash command `/agents`: which agents there are. Their files are read for every model request, so `reload` only reports what it
-//! finds.
+//! The slash command `/agents`, which lists the agents. Their files are read for every model request, so `reload` only lists them too.
 
 use super::RemoteAgents;
-use super::files::Found;
+use super::files::FoundAgent;
 use crate::shell::workers::slash_commands::Asked;
 use crate::task::definitions::slash::{Commanded, Spec};
 use serde_json::json;
@@ -16,7 +15,7 @@ pub fn spec() -> Spec {
 
 pub fn list(agents: &RemoteAgents, asked: &Asked) -> Commanded {
     let found = agents.find(Path::new(&*asked.command.workspace));
-    let line = |Found { path, callee, card, .. }: &Found| {
+    let line = |FoundAgent { path, callee, card, .. }: &FoundAgent| {
         let (name, description, path) = (&callee.name, &callee.description, path.display());
         match card {
             Ok(_) => format!("{name}: {description} ({}) [{path}]", callee.origin),
@@ -28,7 +27,7 @@ pub fn list(agents: &RemoteAgents, asked: &Asked) -> Commanded {
         lines.push("There are no agents here.".into());
     }
     lines.extend(found.messages.iter().cloned());
-    let shown = found.agents.iter().map(|Found { path, callee, card, .. }| {
+    let shown = found.agents.iter().map(|FoundAgent { path, callee, card, .. }| {
         json!({
             "name": callee.name, "displayName": callee.display_name, "description": callee.description,
             "origin": callee.origin, "path": path, "problem": card.as_ref().err(),

@@ -1,5 +1,5 @@
-//! Finds the agents of a workspace: the user's own, those of the workspace if it is trusted, and those of extensions. Of two with the
-//! same name the first is used, so that a project cannot replace an agent of the user.
+//! Finds the agents of a workspace: those of the user, those of the workspace if it is trusted, and those of extensions, in this order. If two
+//! agents have the same name, the first is used, so that a project cannot replace an agent of the user.
 
 use super::{Definer, RemoteAgents};
 use crate::a2a::client::card;
@@ -16,62 +16,62 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
 /// An agent that was found.
-pub struct Found {
+pub struct FoundAgent {
     pub path: PathBuf,
     pub definer: Definer,
     pub auth: Auth,
     pub callee: Callee,
-    /// Where its card is. An error says why it cannot be called.
-    pub card: Result<Source, String>,
+    /// Where its card is, or why the agent cannot be called.
+    pub card: Result<CardLocation, String>,
 }
 
-pub enum Source {
+pub enum CardLocation {
     Url(Url),
-    /// The card itself, and where it says that the agent is.
+    /// The card itself, and the agent's URL in it.
     Inline(Value, Url),
 }
 
-impl Source {
-    /// The address that the file names: requests to its origin are authorised.
+impl CardLocation {
+    /// The URL that the file names. Requests to its origin are authorised.
     pub fn url(&self) -> &Url {
         match self {
-            Source::Url(url) | Source::Inline(_, url) => url,
+            CardLocation::Url(url) | CardLocation::Inline(_, url) => url,
         }
     }
 }
 
 #[derive(Default)]
 pub struct FoundAgents {
-    pub agents: Vec<Found>,
+    pub agents: Vec<FoundAgent>,
     pub variables: Variables,
-    /// For people: what is not used and why.
+    /// Messages for people: what is not used and why.
     pub messages: Vec<String>,
 }
 
 impl RemoteAgents {
-    /// All agents of a workspace, given by its real path.
+    /// All agents of a workspace. `workspace` is its real path.
     pub fn find(&self, workspace: &Path) -> FoundAgents {
         let local = self.reader.read(workspace).unwrap_or_else(|_| WorkspaceSettings::default());
         let mut found = FoundAgents { variables: local.variables.clone(), ..FoundAgents::default() };
         if let Some(dir) = self.reader.paths().user("agents") {
-            found.in_directory(&dir, None, &Definer::User);
+            found.add_directory(&dir, None, &Definer::User);
         }
         let home = self.reader.paths().home.as_deref();
         if local.trust == Trust::Trusted && home.and_then(|home| home.canonicalize().ok()).as_deref() != Some(workspace)
         {
-            found.in_directory(&workspace.join(".gemini/agents"), Some(workspace), &Definer::Workspace);
+            found.add_directory(&workspace.join(".gemini/agents"), Some(workspace), &Definer::Workspace);
         }
         for extension in &local.extensions {
             let values = Variables { owner: Owner::Workspace, values: extension.values.clone() };
-            found.in_directory(&extension.dir.join("agents"), Some(&extension.dir), &Definer::Extension(values));
+            found.add_directory(&extension.dir.join("agents"), Some(&extension.dir), &Definer::Extension(values));
         }
         found
     }
 }
 
 impl FoundAgents {
-    /// Adds the agents of the files in a directory, which may not lead out of `inside`.
-    fn in_directory(&mut self, dir: &Path, inside: Option<&Path>, definer: &Definer) {
+    /// Adds the agents of the files in a directory. With `inside`, symbolic links may not lead out of that directory.
+    fn add_directory(&mut self, dir: &Path, inside: Option<&Path>, definer: &Definer) {
         let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
         let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
         names.retain(|name| name.ends_with(".md") && !name.starts_with(['_', '.']));
@@ -106,7 +106,7 @@ impl FoundAgents {
             return self.messages.push(format!("the agent {name} of {shown} is not used: there are {AGENTS} already"));
         }
         let fingerprint = fingerprint(&file, definer);
-        let card = file.card.and_then(|card| source(&card));
+        let card = file.card.and_then(|card| card_location(&card));
         let origin = card.as_ref().map_or(String::new(), |card| card.url().site().to_owned());
         let callee = Callee {
             display_name: file.display_name.unwrap_or_else(|| file.name.clone()),
@@ -119,11 +119,18 @@ impl FoundAgents {
             origin,
             fingerprint,
         };
-        self.agents.push(Found { path: path.to_path_buf(), definer: definer.clone(), auth: file.auth, callee, card });
+        self.agents.push(FoundAgent {
+            path: path.to_path_buf(),
+            definer: definer.clone(),
+            auth: file.auth,
+            callee,
+            card,
+        });
     }
 }
 
-/// Where an agent is, and who says so. How requests are authorised is not part of it: it may contain secrets.
+/// The fingerprint of an agent: its name, the location of its card and the owner of its file. It does not include the authorisation, which may
+/// contain secrets.
 fn fingerprint(file: &AgentFile, definer: &Definer) -> String {
     let (card, definer) = (
         file.card.as_ref().map_or(("none", ""), |card| match card {
@@ -139,15 +146,15 @@ fn fingerprint(file: &AgentFile, definer: &Definer) -> String {
     sha256(&json::bytes(&json!([file.name, card, definer])))
 }
 
-fn source(card: &CardSource) -> Result<Source, String> {
+fn card_location(card: &CardSource) -> Result<CardLocation, String> {
     match card {
-        CardSource::Url(url) => Url::parse(url).map(Source::Url).map_err(|why| format!("agent_card_url {why}")),
+        CardSource::Url(url) => Url::parse(url).map(CardLocation::Url).map_err(|why| format!("agent_card_url {why}")),
         CardSource::Json(text) => {
             let card: Value =
                 json::read(text.as_bytes()).map_err(|error| format!("agent_card_json is not JSON: {error}"))?;
             let url =
                 Url::parse(&card::interface(&card)?.url).map_err(|why| format!("the URL in agent_card_json {why}"))?;
-            Ok(Source::Inline(card, url))
+            Ok(CardLocation::Inline(card, url))
         }
     }
 }
@@ -189,7 +196,7 @@ pub(super) mod tests {
         scratch.put("w/.gemini/agents/b.md", text("b"));
         scratch.put("w/.gemini/agents/notes.txt", "x");
         let found = agents(&scratch).find(&scratch.path().join("w"));
-        let shown = |found: &Found| {
+        let shown = |found: &FoundAgent| {
             let dir = found.path.strip_prefix(scratch.path()).expect("it is there").display().to_string();
             (found.callee.name.clone(), dir)
         };
@@ -225,7 +232,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_definition_is_known_by_its_address_and_its_place() {
+    fn a_fingerprint_depends_on_the_card_and_the_owner_of_the_file() {
         let hash = |text: &str, definer: &Definer| fingerprint(&parse(text).expect("it is right")[0], definer);
         let (user, theirs) = (Definer::User, Definer::Workspace);
         let secret = text("a").replace("/card\n", "/card\nauth:\n  type: apiKey\n  key: k\n");

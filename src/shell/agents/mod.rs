@@ -1,5 +1,5 @@
-//! Other agents, which are reached over A2A. `files` finds where they are described, `secrets` makes the headers that authorise requests,
-//! `call` talks to one of them. What is said is decided in [`crate::a2a::client`].
+//! Other agents, which are called over A2A. `files` finds and reads the agent files, `secrets` builds the headers that authorise requests, and
+//! `call` makes a call. The protocol is in [`crate::a2a::client`].
 
 mod call;
 mod commands;
@@ -18,13 +18,13 @@ use ureq::tls::TlsConfig;
 /// The agents of all workspaces.
 pub struct RemoteAgents {
     reader: SettingsReader,
-    /// None: programs cannot be started.
+    /// `None` if programs cannot be started.
     programs: Option<Arc<dyn Spawn>>,
     tls: TlsConfig,
     limits: Limits,
 }
 
-/// The agents, and the command `/agents`.
+/// Opens the agents and registers the command `/agents`.
 pub fn open(
     programs: Option<Arc<dyn Spawn>>,
     reader: SettingsReader,
@@ -34,15 +34,15 @@ pub fn open(
 ) -> Arc<dyn Agents> {
     let agents = Arc::new(RemoteAgents { reader, programs, tls, limits: limits.clone() });
     let own = agents.clone();
-    // A program that has a command of this name keeps its own.
+    // A host program may have registered a command with this name; then its command is used.
     let _ = commands.register(commands::spec(), Box::new(move |asked: &Asked| Ok(commands::list(&own, asked))));
     agents
 }
 
-/// Who has described an agent.
+/// The owner of an agent file.
 #[derive(Clone, Debug)]
 pub enum Definer {
-    /// The user, in the home directory: only such an agent may have a private address and a command for its secret.
+    /// The user: the file is in the home directory. Only such an agent may have a private address and a command for its secret.
     User,
     Workspace,
     /// An extension, with the values of its settings.

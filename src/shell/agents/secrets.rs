@@ -1,6 +1,6 @@
 //! The header that authorises requests to an agent. Secrets come from variables, from commands of the user, or from the file itself.
 
-use super::files::Found;
+use super::files::FoundAgent;
 use super::{Definer, RemoteAgents};
 use crate::base::cancel::Cancel;
 use crate::base::secret::Secret;
@@ -12,7 +12,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use std::path::Path;
 
-/// A header with a secret, and the secrets in it, which are removed from everything that is shown.
+/// A header that authorises requests, and the secrets in it, which are removed from all shown texts.
 #[derive(Clone, Debug)]
 pub struct Authorisation {
     pub name: String,
@@ -21,10 +21,10 @@ pub struct Authorisation {
 }
 
 impl RemoteAgents {
-    /// The header for requests to an agent; None if they need none. The error says what to do.
+    /// The header for requests to an agent. `None` if they need none. The error says what to do.
     pub fn authorisation(
         &self,
-        found: &Found,
+        found: &FoundAgent,
         variables: &Variables,
         cancel: &Cancel,
     ) -> Result<Option<Authorisation>, String> {
@@ -60,7 +60,7 @@ impl RemoteAgents {
         }
     }
 
-    fn secret(&self, text: &str, found: &Found, variables: &Variables, cancel: &Cancel) -> Result<Secret, String> {
+    fn secret(&self, text: &str, found: &FoundAgent, variables: &Variables, cancel: &Cancel) -> Result<Secret, String> {
         let value = match SecretSource::of(text) {
             SecretSource::Literal(text) => text.to_owned(),
             SecretSource::Variable(name) => self.variable(name, found, variables)?,
@@ -80,7 +80,7 @@ impl RemoteAgents {
         Ok(Secret::new(value))
     }
 
-    fn variable(&self, name: &str, found: &Found, variables: &Variables) -> Result<String, String> {
+    fn variable(&self, name: &str, found: &FoundAgent, variables: &Variables) -> Result<String, String> {
         let own = match &found.definer {
             Definer::User | Definer::Workspace => None,
             Definer::Extension(values) => values.values.get(name).map(|value| value.reveal().to_owned()),
