@@ -20,7 +20,7 @@ pub enum StoreRequest {
     Load { task: TaskId },
     /// Read events of a log for a reader; answered by [`Input::Paged`].
     Page(PageRequest),
-    /// Flush a log; answered by [`Input::Synced`] with the position given here.
+    /// Flush a log; answered by [`Input::Synced`] with this position, or with a later one if later events were flushed too.
     Sync { task: TaskId, upto: Seq },
     /// Flush the audit; answered by [`Input::AuditSynced`] with the entry given here.
     SyncAudit { upto: u64 },
@@ -118,8 +118,10 @@ impl StoreRequest {
                 Input::Paged { sub: request.sub, page: archive.and_then(|archive| request.read(archive)) }
             }
             StoreRequest::Sync { task, upto } => {
-                let result = archive.and_then(|archive| archive.open(&task)?.sync());
-                Input::Synced { task, upto, result }
+                match archive.and_then(|archive| archive.open(&task)?.sync_upto(upto)) {
+                    Ok(upto) => Input::Synced { task, upto, result: Ok(()) },
+                    Err(error) => Input::Synced { task, upto, result: Err(error) },
+                }
             }
             StoreRequest::SyncAudit { upto } => {
                 Input::AuditSynced { upto, result: archive.and_then(|archive| archive.sync_audit()) }

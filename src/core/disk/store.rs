@@ -148,6 +148,12 @@ pub trait LogFile: Send + Sync {
     /// ([`ShownWhen::Synced`]) an error that lasts [`Lasts::Shortly`] is none of these: the same flush is tried again.
     fn sync(&self) -> Result<(), StoreError>;
 
+    /// The same for a caller that has appended events up to `upto`. Returns the last event that is flushed for certain: a log that waits
+    /// before it flushes also flushes what is appended meanwhile.
+    fn sync_upto(&self, upto: Seq) -> Result<Seq, StoreError> {
+        self.sync().map(|()| upto)
+    }
+
     /// Whole lines from the line start `offset` on: about `max` bytes, but at least one line; nothing at the end.
     fn page(&self, offset: u64, max: usize) -> Result<Vec<u8>, StoreError>;
 

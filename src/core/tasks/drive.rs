@@ -370,7 +370,7 @@ impl Core {
         loaded.syncing = false;
         match result {
             Ok(()) => {
-                loaded.synced = loaded.synced.max(upto);
+                loaded.synced = loaded.synced.max(upto.min(loaded.written));
                 loaded.confirmed_ms = loaded.asked_ms;
                 if loaded.pending.is_empty() && loaded.broken.take().is_some() {
                     self.readers.forget_notices(&loaded.subs);

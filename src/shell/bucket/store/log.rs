@@ -66,6 +66,11 @@ impl Lines {
         self.events += memchr::memchr_iter(b'\n', lines).count() as u64;
     }
 
+    /// The last event that is in the bucket.
+    fn last_synced(&self) -> Seq {
+        Seq(self.events - memchr::memchr_iter(b'\n', &self.bytes[self.synced..]).count() as u64)
+    }
+
     /// Drops the lines that are not synced.
     fn drop_unsynced(&mut self) {
         self.is_void |= self.bytes.len() > self.synced;
@@ -332,6 +337,10 @@ fn is_text(lines: &[u8]) -> bool {
 
 impl LogFile for SharedLog {
     fn sync(&self) -> Result<(), StoreError> {
+        self.sync_upto(Seq(0)).map(drop)
+    }
+
+    fn sync_upto(&self, _: Seq) -> Result<Seq, StoreError> {
         self.wait_for_other_lines();
         let mut view = self.view();
         if let Some(error) = &lock(&self.lines).damaged {
@@ -339,7 +348,9 @@ impl LogFile for SharedLog {
         }
         self.member.check()?;
         self.commit(&mut view)?;
-        self.member.check()
+        self.member.check()?;
+        // The lock of the view is still held, so these are the lines that were confirmed to be ours.
+        Ok(lock(&self.lines).last_synced())
     }
 
     fn page(&self, offset: u64, max: usize) -> Result<Vec<u8>, StoreError> {

@@ -156,6 +156,29 @@ fn an_unfinished_task_whose_claim_a_reader_has_found_is_given_to_the_loop() {
     assert_eq!(b.tasks().scan(), Ok(vec![]), "it rests");
 }
 
+/// A sync waits before it sends text. The result has to include the text that was appended meanwhile: otherwise clients see it only after
+/// the next sync.
+#[test]
+fn a_sync_covers_text_that_is_appended_while_it_waits() {
+    let (_bucket, mut a, _b, task) = two();
+    a.begin(&task, None);
+    let text = || Event::Text { text: "x".into() };
+    // On a busy machine the second text may be appended too late.
+    let is_covered = (0..20).any(|_| {
+        a.append(&task, [text()]);
+        let (log, known) = (a.tasks().open(&task).expect("it is known"), Seq(a.known(&task)));
+        std::thread::scope(|scope| {
+            let syncing = scope.spawn(|| log.sync_upto(known));
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            a.append(&task, [text()]);
+            let synced = syncing.join().expect("no panic").expect("the task is ours");
+            assert!(synced >= known);
+            synced == known.next()
+        })
+    });
+    assert!(is_covered);
+}
+
 #[test]
 fn content_is_read_from_the_bucket_for_each_task_that_names_it() {
     let (_bucket, a, _b, _) = two();
