@@ -9,7 +9,7 @@ use crate::config::remote::{self, Remote};
 pub struct ClientArgs {
     /// None: the server of this user that was started last.
     pub server: Option<Remote>,
-    /// The file with the token that the server wants.
+    /// The file with the token for the server.
     pub token_file: Option<String>,
     pub task: Option<String>,
     pub json: bool,
@@ -24,7 +24,7 @@ pub enum Action {
     Tasks { action: TasksAction, all: bool },
 }
 
-/// What a watch ends with.
+/// The state of the task that ends a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
     Idle,
@@ -54,7 +54,7 @@ pub enum TasksAction {
     Show(Vec<String>),
     Export(Vec<String>),
     Delete(Vec<String>),
-    /// Makes the index anew; no server is asked.
+    /// Rebuilds the index of the tasks in the state directory, without a server.
     Reindex,
 }
 

@@ -1,4 +1,4 @@
-//! The man page and the completions of shells, made from the tables of verbs and options.
+//! Makes the man page and the shell completions from the tables of verbs and options.
 
 use super::verbs::{FlagValue, MODES, SESSION, VERBS, Verb};
 use crate::base::text::words::words;
@@ -14,7 +14,7 @@ words! {
     }
 }
 
-/// What can follow a flag.
+/// The value that can follow a flag.
 enum Follows {
     Nothing,
     Words(Vec<&'static str>),
@@ -22,7 +22,7 @@ enum Follows {
     Anything,
 }
 
-/// A flag as shells complete it.
+/// A flag, for shell completions.
 struct Flag {
     names: Vec<&'static str>,
     follows: Follows,
@@ -64,7 +64,7 @@ fn general() -> Vec<Flag> {
     options::with_flags().map(of_option).chain(fixed).collect()
 }
 
-/// Verb, help and flags of every command line; the empty verb is none.
+/// Verb, help and flags of every command line. An empty verb stands for the command line without a verb.
 fn command_lines() -> Vec<(&'static str, &'static str, Vec<Flag>)> {
     let mut all = vec![("", "", general())];
     all.extend(MODES.iter().map(|mode| {
@@ -191,7 +191,7 @@ fn entry(text: &mut String, name: &str, help: &str) {
     writeln!(text, ".TP\n.B {}\n{}", roff(name.trim_end()), roff(help)).expect("text");
 }
 
-/// Text as man(7) writes it: hyphens are those of flags, and no line is a request.
+/// Escapes text for man(7): hyphens become minus signs, and no line begins a request.
 fn roff(text: &str) -> String {
     let text = text.replace('\\', "\\e").replace('-', "\\-");
     match text.starts_with(['.', '\'']) {

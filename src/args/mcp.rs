@@ -1,4 +1,4 @@
-//! The command line of `mcp`: what to do with which MCP server.
+//! The command line of `mcp`: actions on MCP servers.
 
 use super::verbs::VerbArgs;
 use serde_json::{Map, Value, json};

@@ -1,17 +1,17 @@
-//! The verbs that are followed by flags of their own: a table from which their command lines are read, and from which the help, the
-//! man page and the completions of shells are made.
+//! The table of verbs that have flags of their own. Their command lines are parsed by this table; the help, the man page and the shell
+//! completions are made from it.
 
 use super::{split, token, value_of};
 use crate::config::options::{self, Flag, Kind, Row};
 
-/// A verb: its flags, and what its words are.
+/// A verb with its flags and words.
 #[derive(Debug)]
 pub struct Verb {
     pub name: &'static str,
-    /// How the words behind it are shown; empty if it takes none.
+    /// The placeholder of the words after the verb; empty if it takes none.
     pub words: &'static str,
     pub flags: &'static [VerbFlag],
-    /// The flags of the server that it takes too.
+    /// The flags of the server that the verb takes, too.
     pub options: &'static [&'static str],
     pub help: &'static str,
 }
@@ -27,7 +27,7 @@ pub struct VerbFlag {
 pub enum FlagValue {
     None,
     Needed(&'static str),
-    /// It is written after an equals sign, or left out.
+    /// The value is optional, and written after an equals sign.
     Optional(&'static str),
 }
 
@@ -48,7 +48,7 @@ const JSON: VerbFlag = flag("--json", FlagValue::None, "print JSON");
 /// A verb that takes the flags of the program itself, or none.
 pub struct ModeVerb {
     pub name: &'static str,
-    /// How what follows it is shown.
+    /// The placeholder of what follows the verb.
     pub words: &'static str,
     pub help: &'static str,
 }
@@ -208,13 +208,13 @@ pub const VERBS: &[Verb] = &[
     },
 ];
 
-/// A command line by its verb's table.
+/// A command line that was parsed by the table of its verb.
 #[derive(Debug, Default)]
 pub struct VerbArgs {
     flags: Vec<(&'static str, String)>,
     pub words: Vec<String>,
     pub options: Vec<Flag>,
-    /// `--help` is among the flags; nothing else counts then.
+    /// `--help` was given, so everything else is ignored.
     pub wants_help: bool,
 }
 
@@ -289,7 +289,7 @@ impl Verb {
 }
 
 impl VerbFlag {
-    /// With its value, as in a usage line.
+    /// The flag with the placeholder of its value, as in a usage line.
     pub fn shown(&self) -> String {
         match self.value {
             FlagValue::None => self.name.to_owned(),

@@ -1,4 +1,4 @@
-//! Who may connect: `--access` and what belongs to it, with the combinations that are refused.
+//! The options that decide who may connect, `--access` and others, and the combinations of them that are refused.
 
 use crate::base::secret::Secret;
 use crate::config::listen::Listen;
@@ -17,17 +17,17 @@ pub struct AccessSettings {
     pub token: Option<Secret>,
     /// Clients with credentials share the live session, too.
     pub shared_session: bool,
-    /// How the world reaches the server, if it is behind a proxy.
+    /// The URL by which clients reach the server, if it is behind a proxy.
     pub public_url: Option<PublicUrl>,
     /// Proxies whose `X-Forwarded-For` is believed.
     pub proxies: Vec<(IpAddr, u32)>,
     /// The file that says whose tokens name subjects.
     pub identity: Option<PathBuf>,
-    /// The service that Cloud Run runs us as.
+    /// The name of the service on Cloud Run; None elsewhere.
     pub platform: Option<String>,
 }
 
-/// The address of the server as the world has it: a scheme and a host, perhaps with a port and a path.
+/// The URL of the server behind a proxy: a scheme and a host, perhaps with a port and a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublicUrl {
     /// With a slash at its end.
@@ -42,7 +42,7 @@ impl AccessSettings {
         self.mode.unwrap_or(platform)
     }
 
-    /// What the operator should know about the listeners: tokens that others can read on the way let them in.
+    /// A warning if tokens are sent unencrypted over the network.
     pub fn warning(&self, listens: &[Listen]) -> Option<String> {
         let address = wide(listens).filter(|_| self.mode() == AccessMode::Token)?;
         Some(format!(
@@ -51,7 +51,7 @@ impl AccessSettings {
         ))
     }
 
-    /// Refuses combinations that would let in whoever can connect. The address of an inherited listener is known when it is opened.
+    /// Refuses combinations that would let everybody in who can connect. The address of an inherited listener is checked when it is opened.
     pub fn check(&self, listens: &[Listen]) -> Result<(), String> {
         if let Some(token) = &self.token
             && token.reveal().chars().count() < ENVIRONMENT_TOKEN_CHARS

@@ -1,15 +1,15 @@
-//! The file of `--identity`: whose tokens name the subjects of requests, and what those subjects may do.
+//! The file of `--identity`: the issuer whose JSON Web Tokens identify subjects, and the rights of these subjects.
 
 use crate::task::access::jwt::{self, Rules};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// Whose tokens are accepted, and where.
+/// Which tokens are accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdentitySettings {
     /// The header field with the token, in lower case.
     pub header: String,
-    /// Where the issuer's keys are.
+    /// The URL of the issuer's keys.
     pub jwks: String,
     pub rules: Rules,
 }
@@ -27,7 +27,7 @@ struct File {
 }
 
 impl IdentitySettings {
-    /// Where clients learn more about the issuer.
+    /// The URL of the issuer's OpenID configuration.
     pub fn discovery(&self) -> String {
         format!("{}/.well-known/openid-configuration", self.rules.issuer.trim_end_matches('/'))
     }
@@ -62,7 +62,7 @@ impl IdentitySettings {
     }
 }
 
-/// Over the network, only TLS keeps others from giving us their keys.
+/// Whether the keys can be fetched safely: with TLS, or from this machine. Otherwise an attacker could replace them.
 fn is_safe(url: &str) -> bool {
     let Some((scheme, rest)) = url.split_once("://") else {
         return false;

@@ -1,5 +1,5 @@
-//! The addresses that the server listens on: `--listen`, `--a2a-port` and `--host`, and their variables. Other than loopback addresses and Unix sockets need
-//! credentials (`config/access.rs`): the process at the other end is only known on this machine.
+//! The addresses that the server listens on: `--listen`, `--a2a-port` and `--host`, and their variables. Addresses other than
+//! loopback ones and Unix sockets need credentials (`config/access.rs`), because the process of a client is known only on this machine.
 
 use super::Settings;
 use crate::limits::LISTENERS;

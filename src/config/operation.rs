@@ -10,7 +10,7 @@ use std::path::PathBuf;
 pub struct OperationOptions {
     pub access_log: Option<AccessLogTarget>,
     pub log_format: Option<LogFormat>,
-    /// Where metrics are for everybody.
+    /// The address that serves metrics without credentials.
     pub metrics_listen: Option<SocketAddr>,
 }
 

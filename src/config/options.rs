@@ -22,8 +22,8 @@ pub type Flag = (&'static Row, String);
 
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
-    /// Its names, with blanks between them: flags, the usual one first, an environment variable (in capitals), and keys of settings files, the
-    /// current one first.
+    /// Its names, with blanks between them: flags, the usual one first, an environment variable (in capitals), and keys of settings
+    /// files, the current one first.
     names: &'static str,
     pub by: By,
     pub kind: Kind,
@@ -121,7 +121,7 @@ impl Row {
         }
     }
 
-    /// What a value must be, for messages.
+    /// The description of valid values, for messages.
     fn wants(&self) -> Cow<'static, str> {
         match self.kind {
             Kind::Switch(_) => "true or false".into(),
@@ -148,7 +148,7 @@ impl Row {
         self.set_word(settings, word).ok_or_else(|| format!("{name} must be {}, not {word}", self.wants()))
     }
 
-    /// Whether the table says where the value goes.
+    /// Whether the table has a setter for the value; other variables are read where they are used.
     pub fn is_set_here(&self) -> bool {
         !matches!(self.kind, Kind::Variable)
     }

@@ -53,7 +53,8 @@ impl fmt::Display for Remote {
     }
 }
 
-/// Parses `http://HOST[:PORT]`, the same with `https://`, `ws://` and `wss://`, `HOST:PORT`, `unix:PATH`, or a port of this machine. An error is one line.
+/// Parses `http://HOST[:PORT]`, the same with `https://`, `ws://` and `wss://`, `HOST:PORT`, `unix:PATH`, or a port of this machine.
+/// An error is one line.
 pub fn parse(text: &str) -> Result<Remote, String> {
     let shown = text.escape_debug();
     if let Some(path) = text.strip_prefix("unix:") {

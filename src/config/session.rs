@@ -6,9 +6,9 @@ use std::path::PathBuf;
 /// Only the command line has these.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionOptions {
-    /// A prompt to be answered without a terminal: `--prompt`, or the words of the command line.
+    /// A prompt that is answered without a terminal: `--prompt`, or the words of the command line.
     pub prompt: Option<String>,
-    /// A prompt that the terminal begins with.
+    /// The first prompt of a session in the terminal.
     pub first_prompt: Option<String>,
     pub output: OutputFormat,
     /// Control characters of answers are printed as they are.
@@ -46,16 +46,16 @@ impl Default for UiSettings {
     }
 }
 
-/// Responses of the model from a file, or into one.
+/// Whether the model answers or recorded responses do, and whether responses are recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Responses {
     #[default]
     OfTheModel,
-    /// Of this file, in its order.
+    /// The responses of this file, in its order.
     Fake(PathBuf),
-    /// Of this file; each request takes the next response of its method.
+    /// The responses of this file; each request takes the next response of its method.
     FakeByMethod(PathBuf),
-    /// Of the model, and added to this file.
+    /// The responses of the model, which are added to this file.
     Record(PathBuf),
 }
 
@@ -71,12 +71,12 @@ words! {
 }
 
 words! {
-    /// What happens when the terminal goes away.
+/// What happens when the terminal is closed.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub enum OnHangup {
         #[default]
         End = "end",
-        /// The server goes on, if it has a port.
+/// The server continues, if it has a port.
         Serve = "serve",
     }
 }

@@ -39,7 +39,7 @@ pub enum Format {
     Yaml,
 }
 
-/// Whose file it is. All but the workspace's are the operator's own.
+/// The owner of a settings file. All files but the workspace's are the operator's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SettingScope {
     SystemDefaults,
@@ -56,7 +56,7 @@ pub struct Settings {
     pub listen: Vec<Listen>,
     /// The value of `A2A_LISTEN`.
     pub listen_variable: Option<Listen>,
-    /// The value of `PORT`, which counts on Cloud Run only: elsewhere it may be anything.
+    /// The value of `PORT`, which is used on Cloud Run only.
     pub platform_port: Option<String>,
     pub access: AccessSettings,
     pub workspace: Option<PathBuf>,
@@ -264,7 +264,7 @@ fn apply(root: &Node, layer: &Layer, settings: &mut Settings, messages: &mut Vec
     messages.extend(unknown.iter().take(UNKNOWN_SETTINGS + 1).map(|(line, text)| at(layer, *line, text)));
 }
 
-/// Collects what to say about names that have no effect, with their lines.
+/// Collects messages about names that have no effect, with their lines.
 fn name_unused(section: &str, node: &Node, found: &mut Vec<(usize, String)>) {
     let Value::Map(members) = &node.value else { return };
     // A name that begins with a dollar sign is for editors: `$schema`.

@@ -14,7 +14,7 @@ pub enum Trust {
     Untrusted,
 }
 
-/// The operator's decision beside settings and the file of trusted folders.
+/// The operator's decision by flag or environment.
 #[derive(Clone, Debug, Default)]
 pub struct OperatorTrust {
     /// For the server's own workspace and everything below it, by the flag or the environment.
@@ -23,7 +23,7 @@ pub struct OperatorTrust {
     pub workspace: PathBuf,
 }
 
-/// Everything that decides about trust, as it is now. The default trusts nothing.
+/// Everything that decides about trust. The default trusts nothing.
 #[derive(Clone, Debug, Default)]
 pub struct TrustRules {
     pub operator: OperatorTrust,
@@ -46,7 +46,7 @@ impl TrustRules {
 }
 
 impl TrustRules {
-    /// Whether somebody decided about a directory. About others the user can be asked.
+    /// Whether a directory's trust is decided. If not, the user can be asked.
     pub fn is_decided(&self, dir: &Path) -> bool {
         let by_operator = self
             .operator

@@ -1,5 +1,5 @@
-//! The terminal's state machine. Its inputs are keys, frames of the server and times; its outputs are [`UiEffect`]s and painted frames. It
-//! has no clock and does no I/O: the shell passes it every [`Input`] and performs the effects that it returns.
+//! The terminal's state machine. Its inputs are keys, frames of the server and times; its outputs are [`UiEffect`]s and painted
+//! frames. It has no clock and does no I/O: the shell passes it every [`Input`] and performs the effects that it returns.
 
 use crate::base::clock::Now;
 use crate::base::id::{CallId, Seq, TaskId};

@@ -1,5 +1,5 @@
-//! A client of the protocol `gemini-a2a.v1`: makes the frames of calls and reads the frames of the server. Calls whose answer was lost with
-//! the connection are sent again if they are idempotent: prompts have a key, and only the first answer to a question counts.
+//! A client of the protocol `gemini-a2a.v1`: makes the frames of calls and reads the frames of the server. Calls whose answer was
+//! lost with the connection are sent again if they are idempotent: prompts have a key, and only the first answer to a question counts.
 
 use crate::base::id::{CallId, Seq, TaskId};
 use crate::base::json;
@@ -253,8 +253,8 @@ impl Client {
         self.pending.len() >= CALLS_OPEN
     }
 
-    /// Registers a call and returns its frame. None without a connection: a call that is resent is then kept until there is one, any other
-    /// call is dropped. A call beyond the limit is dropped, too.
+    /// Registers a call and returns its frame. None without a connection: a call that is resent is then kept until there is one, any
+    /// other call is dropped. A call beyond the limit is dropped, too.
     pub fn send(&mut self, call: ServerCall) -> Option<String> {
         if self.is_full() || (!call.is_resent() && !self.connected) {
             return None;

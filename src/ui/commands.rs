@@ -185,7 +185,7 @@ impl Ui {
             PickerPurpose::Trust => {
                 self.acts.extend(TrustChoice::from_word(value).map(UiEffect::Trust));
                 if self.client.is_connected() {
-                    self.toast("It counts from the next start on", now);
+                    self.toast("The answer takes effect at the next start", now);
                 }
             }
             PickerPurpose::Session => self.pick_task(value.into()),
@@ -195,7 +195,8 @@ impl Ui {
         }
     }
 
-    /// Continues a session. The present session is printed again. A server with other clients keeps its live session: this terminal only shows the task.
+    /// Continues a session. The present session is printed again. A server with other clients keeps its live session: this terminal
+    /// only shows the task.
     fn pick_task(&mut self, task: TaskId) {
         let present = self.task.clone();
         if present.as_ref() != Some(&task) && !self.is_attached {
@@ -221,7 +222,7 @@ impl Ui {
         };
         let data = STANDARD.encode(text);
         if data.len() > COPY_CHARS {
-            return self.toast("It is too long to be copied this way", now);
+            return self.toast("The answer is too long to be copied to the clipboard", now);
         }
         self.control_sequences.push_str(&format!("\x1b]52;c;{data}\x07"));
         self.toast("Copied, if your terminal allows it", now);

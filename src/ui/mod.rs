@@ -33,7 +33,8 @@
 //! | `blob` | `task`, `sha256`, `from` | `{data, len}` |
 //!
 //! A server answers a call that it does not know with an error, and the terminal works without the answer. After a lost connection
-//! (`Input::Lost`, then `Input::Connected`) prompts, answers and stops are sent again, and the records after the last known one are read.
+//! (`Input::Lost`, then `Input::Connected`) prompts, answers and stops are sent again, and the records after the last known one are
+//! read.
 
 pub mod client;
 pub mod dialogs;

@@ -134,8 +134,9 @@ impl Ui {
                 self.reopen_question(call);
                 self.toast(message, now);
             }
-            ServerCall::Drop { .. } => self.toast("It was begun already", now),
-            // After a reconnect, the server does not know the task: the server or its state directory is another one. Its session is opened.
+            ServerCall::Drop { .. } => self.toast("The turn of this prompt has begun already", now),
+            // After a reconnect, the server does not know the task: the server or its state directory is another one. Its session is
+            // opened.
             ServerCall::Watch { after: Some(_), .. } if reason == "TASK_NOT_FOUND" && self.setup.task.is_none() => {
                 self.print_log_restarted();
                 self.call(ServerCall::Session(SessionChoice::Current));

@@ -1,8 +1,9 @@
 //! The view model of a task, which is computed by folding its records. The terminal and the web console both show it;
 //! `gemini-a2a replay --as scene` prints it as JSON.
 //!
-//! The fold never fails: records of a newer server may name unknown calls, and these records are ignored. The scene depends on no clock, no
-//! screen width and no colour. Unlike the state of the task machine it holds what people read and not what only the model needs.
+//! The fold never fails: records of a newer server may name unknown calls, and these records are ignored. The scene depends on no
+//! clock, no screen width and no colour. Unlike the state of the task machine it holds what people read and not what only the model
+//! needs.
 
 mod call;
 mod fold_call;

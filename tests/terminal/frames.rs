@@ -148,7 +148,7 @@ fn linear_mode_says_what_a_screen_shows() {
     session.event(json!({"turn_began": {"turn": 1}}));
     let waits = json!({"tries": {"failed": 2, "broken": 0}, "delay_ms": 60_000, "reason": "Rate limit"});
     session.event(json!({"backed_off": waits}));
-    said(&mut session, "It is tried again in 1m: Rate limit");
+    said(&mut session, "The request is made again in 1m: Rate limit");
     session.wait(31_000);
     said(&mut session, "Still working");
     session.event(json!("compaction_began"));

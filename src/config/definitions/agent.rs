@@ -25,7 +25,7 @@ pub enum CardSource {
     Json(String),
 }
 
-/// Why an agent cannot be used, for people.
+/// A message that says why an agent cannot be used.
 pub type Unsupported = String;
 
 /// How requests are authorised. The texts are as they are written: see [`SecretSource`].
@@ -87,7 +87,7 @@ pub fn parse(text: &str) -> Result<Vec<AgentFile>, String> {
     };
     let is_remote = |node: &Node| kind(node).is_ok_and(|kind| kind == Kind::Remote);
     match notices.first() {
-        // What a local agent says is not used.
+        // Errors in files of local agents do not matter, because these agents are not used.
         Some(notice) if nodes.iter().any(is_remote) => Err(format!("line {}: {}", notice.line + 1, notice.text)),
         Some(_) | None => nodes.iter().map(agent).collect(),
     }
@@ -140,7 +140,7 @@ fn agent(node: &Node) -> Result<AgentFile, String> {
     Ok(file)
 }
 
-/// What a member `auth` means; the inner error is about a type that is not supported.
+/// Reads the member `auth`. The outer error is a mistake in the file; the inner one says that the type is not supported.
 fn auth(node: &Node) -> Result<Result<Auth, Unsupported>, String> {
     let found = match required(node, "type")?.as_str() {
         "apiKey" => {

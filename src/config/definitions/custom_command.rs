@@ -1,5 +1,5 @@
-//! Custom commands as values: TOML files with a prompt, which may name files (`@{path}`) and commands (`!{command}`) whose content and
-//! output take their place, and the arguments (`{{args}}`).
+//! Reads custom commands: TOML files with a prompt. In the prompt, `@{path}` is replaced by the content of a file, `!{command}` by
+//! the output of a command, and `{{args}}` by the arguments.
 //!
 //! The prompt is divided once, before anything is inserted, so that nothing in an inserted file or in the arguments is taken for a
 //! command. A command contains its arguments as one word, in quotes.
@@ -46,8 +46,8 @@ impl CustomCommand {
         Ok(CustomCommand { name, owner: owner.into(), description, prompt })
     }
 
-    /// The prompt in pieces, with the arguments in their places. `line` is what was typed: a prompt without a place for the arguments is
-    /// followed by it.
+    /// The prompt in pieces, with the arguments in their places. `line` is what was typed: a prompt without a place for the
+    /// arguments is followed by it.
     pub fn pieces(&self, args: &str, line: &str) -> Result<Vec<Piece>, String> {
         let mut pieces = divide(&self.prompt)?;
         let mut has_place = false;

@@ -1,4 +1,4 @@
-//! Extensions as values: the manifest `gemini-extension.json`, and the file that says where an extension is switched off.
+//! Reads extensions: the manifest `gemini-extension.json`, and the file that says where an extension is switched off.
 //!
 //! A manifest comes from elsewhere and is trusted as far as its user installed it: it may not name files outside of its directory,
 //! and what it says about approvals can only forbid. Its `mcpServers` are kept as they are written, for the MCP client to interpret.

@@ -1,4 +1,4 @@
-//! Command hooks as they are written in settings and in the `hooks.json` of extensions.
+//! Reads command hooks from settings and from the `hooks.json` of extensions.
 
 use crate::config::formats::tree::{Node, Value as Tree};
 use crate::config::settings::{Layer, SettingScope, Settings};
@@ -20,7 +20,7 @@ pub struct WrittenHooks {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HookSettings {
-    /// In the order of the files.
+    /// The hooks of each settings file, in the order of the files.
     pub written: Vec<WrittenHooks>,
     /// False: no hooks run.
     pub enabled: Option<bool>,
@@ -85,7 +85,7 @@ fn hook(point: HookPoint, group: &Value, written: &Value) -> Result<CommandHook,
     })
 }
 
-/// Whether a hook is about this: a tool, by a pattern that is searched in its name, or a kind of the point, by its whole name.
+/// Whether the matcher of a hook fits a subject: for tools a pattern that is searched in the name, otherwise the whole name.
 pub fn fits(hook: &CommandHook, subject: &str) -> bool {
     let matcher = hook.matcher.as_str();
     let is_tool = matches!(hook.point, HookPoint::BeforeTool | HookPoint::AfterTool);

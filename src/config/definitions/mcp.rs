@@ -1,5 +1,5 @@
-//! What settings files say about MCP servers, as it is written. [`crate::mcp::config`] interprets it: which variables may be used
-//! depends on the layer, so they are not expanded here.
+//! The entries about MCP servers in settings files, without interpretation. [`crate::mcp::config`] interprets them: which variables
+//! may be used depends on the layer, so they are not expanded here.
 
 use crate::base::address;
 use crate::config::formats::tree::{Node, Value};
@@ -12,11 +12,11 @@ pub struct McpSettings {
     pub servers: Vec<ServerEntry>,
     /// `mcp.allowed` and `mcp.excluded` of each layer, as `{"mcp": {…}}`.
     pub lists: Vec<(SettingScope, serde_json::Value)>,
-    /// `--allowed-mcp-server-names`: no others.
+    /// `--allowed-mcp-server-names`: only these servers are used.
     pub only: Option<Vec<String>>,
     /// Which servers clients may name.
     pub clients: ClientMcp,
-    /// Their hosts, in small letters, each with any port or one.
+    /// The hosts of servers that clients may name, in lower case, each with one port or any.
     pub client_hosts: Vec<(String, Option<u16>)>,
 }
 
@@ -77,7 +77,7 @@ impl McpSettings {
         Some(())
     }
 
-    /// Of several flags each narrows.
+    /// Each further flag narrows the list.
     pub(in crate::config) fn allow_only(&mut self, names: &[String]) {
         let names: Vec<String> =
             names.iter().flat_map(|names| names.split(',')).map(|name| name.trim().into()).collect();

@@ -10,7 +10,7 @@ pub fn with_entry(text: &str, map: &str, name: &str, value: Option<&Value>) -> R
     jsonc::parse(text).map_err(|notice| wrong(notice.line, &notice.text))?;
     let text = if text.trim().is_empty() { "{}\n" } else { text };
     let changed = change(text, map, name, value).ok_or("it cannot be changed by a program; change it by hand")?;
-    // The result is what it should be, or the file stays as it was.
+    // The result is parsed again; unless it is as intended, the file is not changed.
     let (root, _) = jsonc::parse(&changed).map_err(|notice| wrong(notice.line, &notice.text))?;
     match root.get(map).and_then(|node| node.get(name)).map(|node| node.json()).as_ref() == value {
         true => Ok(changed),
@@ -103,7 +103,7 @@ struct Object {
     end: usize,
 }
 
-/// Finds where things are in a text that has been parsed before.
+/// Finds the positions of members and values in a text that was parsed before.
 struct Scanner<'a>(&'a [u8]);
 
 impl Scanner<'_> {

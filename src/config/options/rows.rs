@@ -1,4 +1,4 @@
-//! What the rows of the table are made with.
+//! Functions that make the rows of the table.
 
 use super::{By, Kind, Row};
 use crate::config::settings::Settings;

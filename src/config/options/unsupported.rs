@@ -1,4 +1,4 @@
-//! What other programs read of the same files.
+//! Settings of the Gemini CLI that this program does not have.
 
 /// Settings of the Gemini CLI that have no effect here. A name includes everything below it.
 pub const UNSUPPORTED: &str = "\

@@ -1,4 +1,4 @@
-//! `approve`: lists the questions that wait, and answers one of them.
+//! `approve`: lists the questions that wait for an answer, and answers one of them.
 
 use super::ClientError;
 use super::connection::{Connection, ConnectionEvent, error};
@@ -19,7 +19,7 @@ use std::fs::File;
 use std::io::Read;
 use std::sync::Arc;
 
-/// Questions are looked for in so many of the newest tasks: each is loaded for it.
+/// The number of newest tasks that are searched for questions; the server loads each of them.
 const TASKS_SEARCHED: usize = 100;
 
 /// A call that waits for an answer.
@@ -36,7 +36,7 @@ pub fn run(
     task_name: Option<&str>,
     args: &Approve,
 ) -> Result<(), ClientError> {
-    // A call that was named may have been answered already; the newest tasks may tell by whom.
+    // A named call may have been answered already; then its task says by whom.
     let may_have = |brief: &Brief| brief.waiting > 0 || args.call.is_some();
     let tasks: Vec<TaskId> = match task_name {
         Some(name) => vec![resolve(connection, name)?],
@@ -78,7 +78,7 @@ fn scene(connection: &mut Connection, task: &TaskId) -> Result<Scene, ClientErro
     Ok(scene)
 }
 
-/// Who has answered a call that waits no longer.
+/// Who has answered a call; None if it still waits.
 fn answered_by<'a>(scene: &'a Scene, call: &str) -> Option<&'a Source> {
     let id = call.into();
     if scene.asked.contains(&id) {
@@ -127,7 +127,7 @@ fn answer(
         lines.iter().try_for_each(|line| output.prose(line.content().trim_end()))?;
     }
     let id = call.request.call.clone();
-    // Records that come before the answer would be dropped, and one of them may say who was faster.
+    // Not `call`, which drops records: one of them may say that another client was first.
     connection.send(ServerCall::Answer {
         task: task.clone(),
         call: id.clone(),
@@ -161,7 +161,7 @@ fn answer(
     }
 }
 
-/// Why the server did not take an answer; if somebody was faster, who.
+/// Why the server refused an answer; if another client was first, its name.
 fn refused(connection: &mut Connection, viewer: &Viewer, waiting: &Waiting, failure: (String, String)) -> ClientError {
     match (error(failure), scene(connection, &waiting.task)) {
         (ClientError::AnsweredAlready(_), Ok(scene)) => {
@@ -173,7 +173,7 @@ fn refused(connection: &mut Connection, viewer: &Viewer, waiting: &Waiting, fail
     }
 }
 
-/// The option that a word means: a short one of ours, or one of the protocol.
+/// The option that a word means: `once`, `always`, `save`, `no`, or a word of the protocol.
 fn choice(word: &str, offered: &[Choice]) -> Result<Choice, ClientError> {
     let always = [Choice::ProceedAlways, Choice::ProceedAlwaysTool];
     let meant = match word {
@@ -189,7 +189,7 @@ fn choice(word: &str, offered: &[Choice]) -> Result<Choice, ClientError> {
     })
 }
 
-/// The answers to questions of the agent, one for each.
+/// The answers to the agent's questions, one for each question.
 fn answers(call: &Call, choice: Choice, given: &[String]) -> Result<Option<Answers>, ClientError> {
     let questions = match call.plan.as_ref().map(|plan| &plan.question) {
         Some(Question::AskUser { questions, .. }) => questions.len(),

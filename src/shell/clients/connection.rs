@@ -1,5 +1,5 @@
-//! The connection to a server, for a process that waits: for a frame, a signal or a time. A watched task is watched on after a lost
-//! connection, behind the last record that came.
+//! A blocking connection to a server, for clients that print lines: it waits for a frame, a signal or a time. After a reconnect, the
+//! records of a watched task continue after the last one that came.
 
 use super::ClientError;
 use crate::base::id::{Seq, TaskId};
@@ -23,20 +23,20 @@ pub struct Connection {
     arrivals: VecDeque<LinkEvent>,
     watched: Option<Watched>,
     reconnects: bool,
-    /// Records of another task mean that it has replaced the watched one.
+    /// Whether a record of another task means that this task is now watched.
     follows_new_sessions: bool,
 }
 
-/// The task that is watched.
+/// The watched task.
 struct Watched {
     task: TaskId,
-    /// The last record that came.
+    /// The last record that was received.
     last: Seq,
-    /// The newest record when the server began to send them. None: it has not said so yet.
+    /// The newest record when the server began to send records; None before its answer to `watch`.
     newest: Option<Seq>,
 }
 
-/// What a client waits for.
+/// An event of a connection.
 pub enum ConnectionEvent {
     /// A record with the frame that brought it. None: this version does not know the event.
     Record(TaskId, Option<Record>, String),
@@ -58,7 +58,7 @@ impl Connection {
             client,
             clock,
         };
-        // The link is open; this says so.
+        // The link is open already, and reports it at the first call.
         let arrivals = connection.link.advance(connection.now());
         for arrival in arrivals {
             match arrival {
@@ -69,28 +69,28 @@ impl Connection {
         Ok(connection)
     }
 
-    /// From now on a lost connection is made again.
+    /// Makes a lost connection again from now on, instead of failing.
     pub fn reconnect_when_lost(&mut self) {
         self.reconnects = true;
     }
 
-    /// From now on a new live session is watched in place of the former one.
+    /// Watches a new live session instead of the former one from now on.
     pub fn follow_new_sessions(&mut self) {
         self.follows_new_sessions = true;
     }
 
-    /// Whether all records have come that the watched task had when it was first watched.
+    /// Whether all records have come that the task had when watching it began.
     pub fn has_caught_up(&self) -> bool {
         let watched = self.watched.as_ref();
         watched.is_some_and(|watched| watched.newest.is_some_and(|newest| watched.last >= newest))
     }
 
-    /// Milliseconds of a clock that never goes back, for `next`.
+    /// The time of the monotonic clock in milliseconds, for `next`.
     pub fn now(&self) -> u64 {
         self.clock.now().mono_ms
     }
 
-    /// Sends a call. Its answer is an arrival.
+    /// Sends a call. `next` returns its answer.
     pub fn send(&mut self, call: ServerCall) {
         if let ServerCall::Watch { task, after } = &call {
             self.watched = Some(Watched { task: task.clone(), last: after.unwrap_or_default(), newest: None });
@@ -112,7 +112,7 @@ impl Connection {
         }
     }
 
-    /// Watches a task and hands over its records up to the newest one, each with its frame. Later ones are arrivals.
+    /// Watches a task and passes on its records up to the newest one, each with its frame. `next` returns later ones.
     pub fn replay(
         &mut self,
         task: &TaskId,
@@ -133,7 +133,7 @@ impl Connection {
         Ok(serde_json::from_value(self.call(ServerCall::About)?).unwrap_or_default())
     }
 
-    /// Waits for what comes next, at most until a time. A signal is an error.
+    /// Waits for the next event, at most until a time. A signal is returned as an error.
     pub fn next(&mut self, until: Option<u64>) -> Result<ConnectionEvent, ClientError> {
         loop {
             if let Some(arrival) = self.arrivals.pop_front() {
@@ -185,7 +185,7 @@ impl Connection {
                 self.client.lose();
                 Ok(None)
             }
-            // Only a credential that is not valid any more ends the attempts to connect.
+            // Attempts to connect end only because of an invalid credential.
             LinkEvent::Closed(why) => Err(ClientError::Refused(why)),
             LinkEvent::Frame(frame) => Ok(self.frame(frame)),
         }
@@ -211,7 +211,7 @@ impl Connection {
         }
     }
 
-    /// A record that was sent again after a lost connection is not new.
+    /// Whether a record is new: after a reconnect some are sent again.
     fn is_new(&mut self, task: &TaskId, seq: Seq) -> bool {
         match &mut self.watched {
             Some(Watched { task: watched, last, .. }) if watched == task => {
@@ -228,7 +228,7 @@ impl Connection {
     }
 }
 
-/// What an error of a call means for the exit status.
+/// The error for a failed call, which decides about the exit status.
 pub fn error((reason, message): (String, String)) -> ClientError {
     match reason.as_str() {
         "TASK_NOT_FOUND" => ClientError::NoSuchTask(message),

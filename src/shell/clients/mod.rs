@@ -37,25 +37,25 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a client of a server has failed.
+/// Why a client has failed.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ClientError {
     Usage(String),
     Configuration(String),
-    /// There is no server, or what answers is none.
+    /// There is no server, or what answers is not a gemini-a2a server.
     NotConnected(String),
-    /// There is no such task, or no question that waits.
+    /// There is no such task, or no question waits for an answer.
     NoSuchTask(String),
-    /// Somebody was faster.
+    /// Another client has answered the question first.
     AnsweredAlready(String),
     TurnFailed(String),
-    /// The turn goes on only when somebody answers.
+    /// The turn waits for the answer to a question.
     QuestionWaits(String),
-    /// The server does not serve this process.
+    /// The server refuses this client.
     Refused(String),
     TimeOver(String),
     Signal(Signal),
-    /// Nobody reads what is printed.
+    /// The reader of standard output has closed it.
     OutputClosed,
     Failure(String),
 }
@@ -122,13 +122,14 @@ pub fn run(args: &ClientArgs, flags: &[Flag], environment: Vec<(OsString, OsStri
     }
 }
 
-/// A tool of the server that could read this process could use its connection.
+/// Makes the memory of this process unreadable for others, so that a tool of the server cannot take over its connection.
 pub fn protect() -> Result<(), ClientError> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .map_err(|error| ClientError::Failure(format!("the process cannot be protected: {error}")))
 }
 
-/// The settings of the user, and the state directory. The settings of the present directory do not count: the server works elsewhere.
+/// The settings of the user, and the state directory. Settings of the current directory are not used, because the server works
+/// elsewhere.
 pub fn configure(flags: &[Flag], env: &Env) -> Result<(Settings, PathBuf), String> {
     let here = PathBuf::from("/");
     let operator = OperatorTrust { decision: Some(Trust::Untrusted), workspace: here.clone() };
@@ -173,7 +174,7 @@ pub fn find_server(
     }
 }
 
-/// Why there is no connection; a task that was named may be the reason.
+/// The error for a failed connection. If a task was named, the server may not have it.
 pub fn refused(failure: &Failure, task: Option<&str>, server: &str) -> ClientError {
     let sentence = failure.sentence(server);
     match failure {
@@ -183,7 +184,7 @@ pub fn refused(failure: &Failure, task: Option<&str>, server: &str) -> ClientErr
     }
 }
 
-/// The name that was given, or `USER@HOST` as far as they are known.
+/// The name that was given, or `USER@HOST`.
 pub fn client_name(given: Option<&str>, env: &Env) -> Result<String, ClientError> {
     if let Some(name) = given {
         let fits = name.chars().count() <= CLIENT_NAME_CHARS && !name.chars().any(char::is_control);

@@ -25,12 +25,12 @@ impl Output {
         self.text(&format!("{line}\n"))
     }
 
-    /// A line for people: what would drive a terminal is made visible.
+    /// A line for people, in which control characters are made visible.
     pub fn prose(self, line: &str) -> Result<(), ClientError> {
         self.line(&plain(line, Reading::Literal))
     }
 
-    /// The JSON if that is wanted, otherwise the line.
+    /// Prints the JSON value with `--json`, otherwise the line.
     pub fn either(self, line: &str, json: &Value) -> Result<(), ClientError> {
         match self.json {
             true => self.line(&json.to_string()),

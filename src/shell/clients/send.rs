@@ -1,4 +1,4 @@
-//! `send`: a prompt, and its answer if that is waited for.
+//! `send`: sends a prompt, and with `--wait` prints its answer.
 
 use super::ClientError;
 use super::connection::{Connection, ConnectionEvent, error};
@@ -16,7 +16,7 @@ use crate::ui::scene::Scene;
 use serde_json::json;
 use std::io::{self, Read};
 
-/// Which task a prompt is for.
+/// The task that gets the prompt.
 pub enum Recipient<'a> {
     Task(&'a str),
     NewTask,
@@ -55,7 +55,7 @@ pub fn run(
     }
 }
 
-/// The words, or standard input instead of a dash.
+/// The text of the prompt: the words, or standard input if there is only a dash.
 fn text(words: &[String]) -> Result<String, ClientError> {
     if words != ["-"] {
         return Ok(words.join(" "));
@@ -77,9 +77,9 @@ fn text(words: &[String]) -> Result<String, ClientError> {
 struct OwnTurn {
     key: String,
     scene: Scene,
-    /// None before the prompt is in the log.
+    /// The number of the turn; None before the record of the prompt has come.
     number: Option<u32>,
-    /// The model's last words.
+    /// The text of the model's last answer.
     text: String,
 }
 

@@ -1,4 +1,4 @@
-//! `tasks`: lists tasks, shows and exports what happened in them, deletes them.
+//! `tasks`: lists, shows, exports and deletes tasks.
 
 use super::ClientError;
 use super::connection::Connection;
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 /// The first characters of an id that are shown, if no other id begins with them.
 const SHORT: usize = 8;
 
-/// A line about a task.
+/// A task in the server's answer to `briefs`.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Brief {
     pub task: TaskId,
@@ -24,7 +24,7 @@ pub struct Brief {
     /// Unix milliseconds of the last change.
     pub at: u64,
     pub title: String,
-    /// How many questions wait.
+    /// The number of questions that wait for an answer.
     pub waiting: u64,
 }
 
@@ -35,7 +35,7 @@ pub fn briefs(connection: &mut Connection) -> Result<Vec<Brief>, ClientError> {
     serde_json::from_value(answer["tasks"].take()).map_err(unknown)
 }
 
-/// The task of this id, or the only one whose id begins so.
+/// The task with this id, or the only one whose id begins with it.
 pub fn resolve(connection: &mut Connection, name: &str) -> Result<TaskId, ClientError> {
     let known = briefs(connection)?;
     let mut fitting = known.iter().filter(|brief| brief.task.as_str().starts_with(name));
@@ -132,7 +132,7 @@ fn export(connection: &mut Connection, output: Output, _: &Viewer, task: TaskId)
 }
 
 fn delete(connection: &mut Connection, output: Output, _: &Viewer, task: TaskId) -> Result<(), ClientError> {
-    // Loads it, which fails while another process has it.
+    // Watching loads the task, which fails while another process uses it.
     connection.call(ServerCall::Watch { task: task.clone(), after: None })?;
     connection.call(ServerCall::Unwatch { task: task.clone() })?;
     connection.call(ServerCall::Delete { task: task.clone() })?;

@@ -1,4 +1,4 @@
-//! The token of a client: from a file or from the environment, never from the command line, which every process may read.
+//! The token of a client: from a file or from the environment, not from the command line, which other processes can read.
 
 use crate::base::secret::Secret;
 use crate::limits::ui::TOKEN_BYTES;
@@ -39,7 +39,7 @@ fn read(file: &str, readers: Readers) -> Result<Secret, String> {
 /// Whoever can read the file can act as this client, and whoever can write it can make this client act for somebody else.
 fn check(file: &Metadata, readers: Readers) -> Result<(), String> {
     let mode = file.mode() & 0o777;
-    // A pipe is what a shell makes of <(command).
+    // The shell passes a pipe for <(command).
     if !file.is_file() && !file.file_type().is_fifo() {
         return Err("is no file".into());
     }

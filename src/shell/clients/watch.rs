@@ -1,4 +1,4 @@
-//! `watch`: what happens in a task, in words or as records.
+//! `watch`: prints what happens in a task, as text or as records in JSON.
 
 use super::connection::{Connection, ConnectionEvent, error};
 use super::output::Output;
@@ -16,7 +16,7 @@ use crate::ui::output::linear::Linear;
 use crate::ui::output::transcript::Transcript;
 use crate::ui::scene::{Phase, Scene};
 
-/// Turns records into words, as a terminal for screen readers does.
+/// Turns records into lines of text, as linear mode does.
 pub struct LinearText {
     pub transcript: Transcript,
     linear: Linear,
@@ -31,7 +31,7 @@ impl LinearText {
     pub fn take(&mut self, record: &Record) -> String {
         self.transcript.apply(record, PROSE_COLUMNS);
         self.transcript.viewer.workspace.clone_from(&self.transcript.scene.workspace);
-        // They are for terminals that paint.
+        // These lines are for painted screens.
         self.transcript.print_queue.take();
         self.linear.apply(record, &self.transcript, 0);
         let mut text = String::from_utf8_lossy(&self.linear.take()).into_owned();
@@ -62,7 +62,7 @@ pub fn run(
     if task_name.is_none() {
         connection.follow_new_sessions();
     }
-    // The state of the task is needed whatever is printed.
+    // All records are needed to know the state of the task, also those that are not printed.
     connection.send(ServerCall::Watch { task: task.clone(), after: None });
     loop {
         match connection.next(None)? {

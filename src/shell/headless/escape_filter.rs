@@ -1,7 +1,7 @@
-//! Removes escape sequences and other control characters from text that comes in pieces. A model can repeat what it read somewhere, and
-//! that must not drive a terminal.
+//! Removes escape sequences and other control characters from text that comes in pieces. A model can repeat text that it has read,
+//! which must not control a terminal.
 
-/// What the last character belongs to.
+/// The state after the last character.
 #[derive(Clone, Copy, Debug, Default)]
 enum Within {
     #[default]
@@ -9,9 +9,9 @@ enum Within {
     Escape,
     /// A sequence with parameters, up to a letter.
     Control,
-    /// A string for the terminal, up to its end mark; also up to the end of the line, so that one without an end hides no more.
+    /// A string for the terminal, up to its end mark or the end of the line, so that an unterminated string hides no further lines.
     Command,
-    /// The same after an ESC, which may begin the end mark.
+    /// In such a string after an ESC, which may begin the end mark.
     CommandEscape,
 }
 
@@ -21,7 +21,7 @@ pub struct EscapeFilter {
 }
 
 impl EscapeFilter {
-    /// The text of the next piece.
+    /// Returns the next piece without control characters.
     pub fn take(&mut self, piece: &str) -> String {
         piece.chars().filter(|c| self.shows(*c)).collect()
     }

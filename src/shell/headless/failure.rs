@@ -1,4 +1,4 @@
-//! Why a run has no answer: the words and the exit statuses that scripts for the Gemini CLI know.
+//! Failures of a run, with the error types and exit statuses of the Gemini CLI.
 
 use crate::model::error::KEY_REFUSED;
 use crate::task::machine::decide::REQUESTS_USED_UP;
@@ -10,7 +10,7 @@ pub enum FailureKind {
     Input,
     Config,
     TurnLimit,
-    /// The disk is full: a tool or the journal cannot write.
+    /// The disk is full: a tool cannot write a file, or the server its journal.
     Tool,
     Untrusted,
     Cancelled,
@@ -54,17 +54,17 @@ pub struct Failure {
     pub message: String,
 }
 
-/// The reason of calls that fail because the journal cannot be written.
+/// The error reason of a call that fails because the journal cannot be written.
 const STORAGE: &str = "INTERNAL_ERROR";
 
 impl Failure {
-    /// Of a call that the server refused for this reason; `usual` is what other refusals mean.
+    /// The failure for a call that the server refused; `usual` is its kind unless the journal could not be written.
     pub fn of_call(reason: &str, message: String, usual: FailureKind) -> Failure {
         let kind = if reason == STORAGE { FailureKind::Tool } else { usual };
         kind.failure(message)
     }
 
-    /// Of a turn that failed for this reason. `broken` are the streams of its last request that broke before.
+    /// The failure for a turn that failed for this reason. `broken` is the number of broken response streams of the last request.
     pub fn of_turn(reason: &str, broken: u32) -> Failure {
         let kind = if reason.starts_with(KEY_REFUSED) {
             FailureKind::Authentication

@@ -1,4 +1,4 @@
-//! The connection to the server of this process, for a thread that waits: for a frame, or for a signal.
+//! A blocking connection to the server in this process: it waits for a frame or a signal.
 
 use super::failure::{Failure, FailureKind};
 use crate::shell::event_loop::signals::{Signal, Signals};
@@ -28,16 +28,16 @@ impl ServerConnection {
         ServerConnection { frames: BufReader::new(stream), signals, client }
     }
 
-    /// Sends a call. Its answer is an arrival.
+    /// Sends a call. `next` returns its answer.
     pub fn send(&mut self, call: ServerCall) {
         if let Some(mut frame) = self.client.send(call) {
             frame.push('\n');
-            // A server that has ended is noticed by the next read.
+            // An error is ignored here; the next read reports that the server has ended.
             let _ = self.frames.get_ref().write_all(frame.as_bytes());
         }
     }
 
-    /// Sends a call and waits for its answer. To be used before a task is watched, whose records would be lost.
+    /// Sends a call and waits for its answer. Records that come meanwhile are dropped, so it is used before a task is watched.
     pub fn call(&mut self, call: ServerCall) -> Result<Value, Failure> {
         self.send(call);
         loop {
@@ -53,12 +53,12 @@ impl ServerConnection {
         }
     }
 
-    /// Waits for what comes next.
+    /// Waits for the next frame or signal.
     pub fn next(&mut self) -> ConnectionEvent {
         if self.frames.buffer().is_empty() {
             let stream = self.frames.get_ref();
             let mut fds = [PollFd::new(&self.signals.socket, PollFlags::IN), PollFd::new(stream, PollFlags::IN)];
-            // A wait that a signal interrupts is over: the signal is there.
+            // If a signal interrupts the wait, `signals` has it.
             let _ = poll(&mut fds, None);
             let has_frame = fds[1].revents().intersects(PollFlags::IN | PollFlags::HUP);
             if let Some(signal) = self.signals.take().into_iter().next() {

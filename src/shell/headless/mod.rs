@@ -1,5 +1,5 @@
-//! One prompt, answered without a terminal. The server runs in a second thread and listens nowhere; this thread is its client over
-//! [`Server::connect`](crate::embed::Server::connect). Nobody can be asked, so the policy refuses what needs approval.
+//! Answers one prompt without a terminal. The server runs in a second thread and listens nowhere; this thread is its client over
+//! [`Server::connect`](crate::embed::Server::connect). No user can be asked, so the policy refuses calls that need approval.
 
 pub(in crate::shell) mod escape_filter;
 mod failure;
@@ -45,7 +45,7 @@ pub fn run(settings: &Settings, configured: Result<Configured, String>) -> ExitC
     };
     let mut server = None;
     let outcome = start(settings, configured, &mut output, &mut server);
-    // Printed before the server ends, which may take a while.
+    // The result is printed first, because ending the server may take a while.
     let status = output.finish(outcome);
     drop(server);
     status
@@ -86,7 +86,7 @@ fn start(
     converse(link, output, prompt, resumed)
 }
 
-/// Sessions are listed or deleted; nothing is asked.
+/// Whether sessions are listed or deleted, and no prompt is answered.
 fn manages_sessions(session: &SessionOptions) -> bool {
     session.list || session.delete.is_some()
 }
@@ -107,7 +107,7 @@ fn manage(
 ) -> Result<(), Failure> {
     if let Some(which) = &session.delete {
         let task = find(&mut link, which, workspace)?;
-        // Loads it, which fails while another process has it.
+        // Watching loads the task, which fails while another process uses it.
         link.call(ServerCall::Watch { task: task.clone(), after: None })?;
         link.call(ServerCall::Unwatch { task: task.clone() })?;
         link.call(ServerCall::Delete { task: task.clone() })?;
@@ -119,7 +119,7 @@ fn manage(
     Ok(())
 }
 
-/// What only a server for others needs is turned off; what such a server would ask is refused.
+/// Changes a server's plan for a run without clients and without a user: it does not listen, and calls that need approval are refused.
 pub(in crate::shell) fn restrict(plan: &mut Plan) {
     plan.reach = Reach::Process;
     plan.signals = SignalHandling::OfTheHost;
@@ -127,12 +127,12 @@ pub(in crate::shell) fn restrict(plan: &mut Plan) {
     // The user of this run is its operator.
     plan.settings.auto_execute |= plan.settings.mode == Mode::Yolo;
     if plan.limits.memory.is_none() {
-        // A character of the prompt takes up to six in JSON.
+        // A character of the prompt takes up to six bytes in JSON.
         plan.limits.ws_message_bytes = 8 * STDIN_BYTES;
     }
 }
 
-/// Standard error has the log only where people read it and want it. Beside JSON it goes into a file of the state directory.
+/// Where the log goes: with `--debug` to standard error, or into a file of the state directory if the output is JSON.
 pub fn log_output(settings: &Settings, env: &Env) -> LogOutput {
     match settings.session.output {
         _ if settings.log_level != Level::Debug => LogOutput::Nowhere,
@@ -143,7 +143,7 @@ pub fn log_output(settings: &Settings, env: &Env) -> LogOutput {
     }
 }
 
-/// The log of this run; that of the run before is replaced.
+/// The log file of this run, which replaces that of the run before.
 fn log_file(settings: &Settings, env: &Env) -> Option<File> {
     let state = state_dir(settings, env.as_ref()).ok()?;
     DirBuilder::new().recursive(true).mode(0o700).create(&state).ok()?;
@@ -183,23 +183,23 @@ fn prompt(session: &SessionOptions) -> Result<String, Failure> {
     }
 }
 
-/// A session to go on with, in the mode and with the model of this run.
+/// A session to continue, in the mode and with the model of this run.
 struct Resumed {
     task: TaskId,
     mode: Mode,
     model: Option<String>,
 }
 
-/// Has the prompt answered by a task that nobody else knows.
+/// The run of a prompt in a task.
 struct Conversation<'a> {
     link: ServerConnection,
     output: &'a mut Output,
     scene: Scene,
     task: TaskId,
     prompt: String,
-    /// The client's key of the prompt; slash commands have none.
+    /// The idempotency key of the prompt; slash commands have none.
     key: Option<String>,
-    /// The turn of the prompt; None before it is in the log.
+    /// The turn of the prompt; None before the record of the prompt has come.
     turn: Option<u32>,
     /// Why the run is being stopped.
     stopped: Option<Failure>,
@@ -275,7 +275,7 @@ impl Conversation<'_> {
         }
     }
 
-    /// The turn ends at once, and with it the run.
+    /// Aborts the turn, which ends the run.
     fn stop(&mut self, why: Failure) {
         self.stopped.get_or_insert(why);
         self.link.send(ServerCall::Abort { task: self.task.clone() });
@@ -290,13 +290,13 @@ impl Conversation<'_> {
         {
             self.turn = Some(*turn);
             self.output.begin(&self.task, &self.scene.model, &self.prompt, record.at);
-            // Questions that an earlier run left open.
+            // An earlier run may have left questions open.
             self.scene.asked.clone().into_iter().for_each(|call| self.refuse(call));
         }
         let own = self.turn?;
         self.output.record(record, &self.scene);
         match &record.event {
-            // The policy asks nothing; should it ever, the run must not wait.
+            // The policy asks no questions; if it did, the run would wait for ever.
             Event::CallAsked { call, .. } | Event::CallInquired { call, .. } => self.refuse(call.clone()),
             Event::CallEnded { ending, .. } => {
                 if let Ending::Error { error } = ending.as_ref()
@@ -339,7 +339,7 @@ impl Conversation<'_> {
         }
     }
 
-    /// The task is over: a slash command has ended, or a script wants it so.
+    /// The task was closed: a slash command has ended, or a script closes the task.
     fn closed(&mut self, state: Final, text: &str, at: u64) -> Result<(), Failure> {
         match state {
             Final::Completed if text.is_empty() => Ok(()),

@@ -1,5 +1,5 @@
-//! What a run prints, in each format. The text of the model goes to standard output as it comes; notices go to standard error as text,
-//! and into the objects of the other two formats.
+//! The output of a run in each format. As text, the model's answer is written to standard output while it streams in, and notices to
+//! standard error; in the two JSON formats both are in the objects.
 
 use super::escape_filter::EscapeFilter;
 use super::failure::Failure;
@@ -21,7 +21,7 @@ use std::process::ExitCode;
 
 pub struct Output {
     format: OutputFormat,
-    /// None: control characters are printed as they are.
+    /// None prints control characters unchanged.
     plain: Option<EscapeFilter>,
     began_at: u64,
     session: Option<TaskId>,
@@ -29,11 +29,11 @@ pub struct Output {
     stats: Stats,
     /// The text of the last answer.
     response: String,
-    /// A piece of the answer that is under way was printed.
+    /// Whether a piece of the present answer was printed.
     has_printed_piece: bool,
-    /// In text: something was printed, and so many line breaks after it were not.
+    /// As text: the number of line breaks that are held back after the printed text; None if nothing was printed.
     printed: Option<usize>,
-    /// Why standard output takes no more.
+    /// The error of standard output, after which nothing more is printed.
     closed: Option<io::Error>,
 }
 
@@ -129,12 +129,12 @@ impl Output {
         }
     }
 
-    /// Nobody reads standard output any more, or it cannot be written.
+    /// Whether standard output was closed or cannot be written.
     pub fn is_closed(&self) -> bool {
         self.closed.is_some()
     }
 
-    /// How many streams of the last request broke.
+    /// The number of broken response streams of the last request.
     pub fn broken_streams(&self) -> u32 {
         self.stats.broken
     }
@@ -149,7 +149,7 @@ impl Output {
     pub fn warn(&mut self, message: &str) {
         match self.format {
             OutputFormat::Text => print_error(&format!("[WARNING] {message}")),
-            // The first line of a stream is its beginning.
+            // The first line of a stream must be `init`.
             OutputFormat::StreamJson if self.session.is_some() => {
                 self.line("error", sys::unix_ms(), Notice { severity: "warning", message });
             }
@@ -157,7 +157,7 @@ impl Output {
         }
     }
 
-    /// The notices that came before the beginning.
+    /// Prints the notices that came before `init`.
     fn warn_late(&mut self, at: u64) {
         if self.format == OutputFormat::StreamJson {
             for message in std::mem::take(&mut self.warnings) {
@@ -166,12 +166,12 @@ impl Output {
         }
     }
 
-    /// Prints what is no answer of a model.
+    /// Prints text that is not part of an answer.
     pub fn print(&mut self, text: &str) {
         self.put(text);
     }
 
-    /// A record of the run. The scene contains it already.
+    /// Prints what follows from a record, which the scene has folded already.
     pub fn record(&mut self, record: &Record, scene: &Scene) {
         let at = record.at;
         match &record.event {
@@ -216,7 +216,7 @@ impl Output {
         }
     }
 
-    /// A piece of the answer.
+    /// Prints a piece of the answer.
     pub fn print_piece(&mut self, piece: &str, at: u64) {
         self.has_printed_piece = true;
         let piece = self.plain.as_mut().map_or_else(|| piece.to_owned(), |plain| plain.take(piece));
@@ -276,7 +276,7 @@ impl Output {
         self.line("tool_result", at, ToolResult { tool_id: id, status, output, error });
     }
 
-    /// Prints what belongs at the end. Only the first failure of standard output counts: a reader that has enough is no error.
+    /// Prints the end of the output and returns the exit status. It is not an error if the reader has closed standard output.
     pub fn finish(mut self, outcome: Result<(), Failure>) -> ExitCode {
         let failure = outcome.as_ref().err();
         let error = failure.map(|Failure { kind, message }| ErrorObject { r#type: kind.word(), message, code: None });
@@ -308,7 +308,7 @@ impl Output {
         }
     }
 
-    /// The object of `json`. That of a failure goes to standard error, where scripts look for it.
+    /// Prints the object of `json`: on success to standard output, on a failure to standard error, as the Gemini CLI does.
     fn put_whole(&mut self, failure: Option<&Failure>) {
         let session_id = self.session.as_ref();
         let whole = match failure {

@@ -1,4 +1,4 @@
-//! What a run has cost: requests, tokens, calls and changed lines, in the form of the Gemini CLI.
+//! The statistics of a run: requests, tokens, calls and changed lines, in the form of the Gemini CLI.
 
 use crate::task::log::answer::Usage;
 use crate::task::spec::{Choice, Display, Ending, ErrorKind};
@@ -11,10 +11,10 @@ pub struct Stats {
     models: BTreeMap<String, ModelStats>,
     tools: ToolStats,
     files: FileStats,
-    /// When the request that is under way was made.
+    /// When the present request was made.
     #[serde(skip)]
     asked_at: Option<u64>,
-    /// Streams of this request that broke.
+    /// The number of broken response streams of this request.
     #[serde(skip)]
     pub broken: u32,
 }
@@ -23,7 +23,7 @@ pub struct Stats {
 struct ModelStats {
     api: Requests,
     tokens: Tokens,
-    /// For what the requests were made; there is only one purpose.
+    /// The requests by purpose, of which there is only one.
     roles: BTreeMap<String, Requests>,
 }
 
@@ -82,7 +82,7 @@ struct FileStats {
     total_lines_removed: usize,
 }
 
-/// The same in the last line of `stream-json`.
+/// The statistics in the last line of `stream-json`.
 #[derive(Debug, Default, Serialize)]
 pub struct Summary {
     #[serde(flatten)]
@@ -102,7 +102,7 @@ struct TokenSummary {
 }
 
 impl Stats {
-    /// The model is asked.
+    /// A request to the model begins, unless one is under way.
     pub fn asks(&mut self, at: u64) {
         self.asked_at.get_or_insert(at);
     }
@@ -112,14 +112,14 @@ impl Stats {
         self.broken = 0;
     }
 
-    /// The request that is under way failed, if there is one.
+    /// The present request has failed, if there is one.
     pub fn failed(&mut self, model: &str, at: u64) {
         if self.asked_at.is_some() {
             self.request(model, at).api.total_errors += 1;
         }
     }
 
-    /// The model's counts, with a request that has ended now.
+    /// Counts a request that has ended, and returns the counts of its model.
     fn request(&mut self, model: &str, at: u64) -> &mut ModelStats {
         let stats = self.models.entry(model.to_owned()).or_default();
         stats.api.total_requests += 1;

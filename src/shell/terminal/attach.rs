@@ -1,4 +1,4 @@
-//! `gemini-a2a attach`: a terminal that shows the session of a running server. Leaving it stops nothing there.
+//! `gemini-a2a attach`: shows the session of a running server in a terminal. Quitting the terminal does not stop the session.
 
 use crate::args::Attach;
 use crate::config::options::Flag;
@@ -60,10 +60,10 @@ fn show(
 ) -> Result<Ended, ClientError> {
     let tty = Tty::open().map_err(failure("the terminal cannot be opened"))?;
     let mut signals = TerminalSignals::new().map_err(failure("signals cannot be watched"))?;
-    signals.watch(tty.saved()).map_err(failure("no thread can be started"))?;
+    signals.watch(tty.saved()).map_err(failure("a thread cannot be started"))?;
     tty::restore_on_panic(tty.saved(), Log::off());
     let mut setup = change(setup(settings, Path::new("/"), env.as_ref()));
-    // The prompts to a server, whichever directory it works in.
+    // The history of prompts is kept for each server, not for the directory that the server works in.
     let mut files = PromptFiles::open(state, Path::new(&setup.server));
     (setup.history, setup.draft) = (files.history(), files.draft());
     let parts = DriverParts {
@@ -76,7 +76,7 @@ fn show(
         editor: editor::command(env.as_ref()),
         clock: Clock::start(),
     };
-    match Driver::new(parts, setup).run().map_err(failure("the terminal cannot be waited for"))? {
+    match Driver::new(parts, setup).run().map_err(failure("waiting for input of the terminal failed"))? {
         LoopEnd::Quit | LoopEnd::Trust(_) | LoopEnd::HungUp => Ok(Ended::Stopped),
         LoopEnd::Signal(signal) => Ok(Ended::Signal(signal)),
         // Only a credential that is not valid any more ends the attempts to connect.

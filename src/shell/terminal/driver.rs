@@ -1,5 +1,6 @@
-//! The loop of a session in a terminal. It waits for the terminal, the server, signals, the log and the editor, tells the [`Ui`] what
-//! happened, and does what that asks for. It knows nothing of what is on the screen.
+//! The event loop of a session in a terminal. It waits for the terminal, the server, signals, the log and the editor, passes the
+//! events to
+//! [`Ui`], and performs the effects that this returns.
 
 use crate::base::clock::Now;
 use crate::limits::ui::{ESCAPE_MS, STOP_MS, TERMINAL_READ_BYTES, TYPED_LINE_BYTES};
@@ -27,32 +28,32 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoopEnd {
     Quit,
-    /// The question about the folder was answered.
+    /// The trust question at the start was answered.
     Trust(TrustChoice),
     Signal(EndSignal),
-    /// The terminal is gone.
+    /// The terminal was closed.
     HungUp,
-    /// The server is gone, and why.
+    /// The connection to the server is closed for good, for this reason.
     Closed(String),
 }
 
-/// What a session in a terminal is made of.
+/// What the loop of a session works with.
 pub struct DriverParts<'a> {
     pub tty: &'a Tty,
     pub signals: &'a mut TerminalSignals,
-    /// None while only the question about the folder is asked.
+    /// None while only the trust question is asked.
     pub link: Option<&'a mut dyn Link>,
     pub files: Option<&'a mut PromptFiles>,
     pub log: Option<&'a mut LogFile>,
-    /// Keeps an answer about the folder that is given later on.
+    /// Stores an answer of `/trust`; None for the trust question at the start.
     pub trust: Option<&'a dyn Fn(TrustChoice) -> Result<(), String>>,
     /// The command of the user's editor.
     pub editor: String,
-    /// The clock that the link has its times of.
+    /// The clock of the times that the link uses.
     pub clock: Clock,
 }
 
-/// What happened while the loop waited.
+/// Which descriptors are ready after a wait.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ready {
     readable: bool,
@@ -67,11 +68,11 @@ pub struct Driver<'a> {
     ui: Ui,
     is_linear: bool,
     output: WriteBuffer,
-    /// What was typed of a line, in linear mode.
+    /// The incomplete line that was typed, in linear mode.
     line: Vec<u8>,
-    /// When keys are to be looked at again while the terminal takes nothing.
+    /// When the decoder of keys gets a tick although the terminal does not accept output.
     keys_due: Option<u64>,
-    /// The program that has the terminal.
+    /// The editor that uses the terminal.
     editor: Option<Editor>,
     loop_end: Option<LoopEnd>,
 }
@@ -120,7 +121,7 @@ impl<'a> Driver<'a> {
         self.parts.clock.now()
     }
 
-    /// Makes a frame if one is due and the terminal has taken the last one.
+    /// Paints a frame if one is due and all bytes of the last one are written.
     fn paint(&mut self) {
         let now = self.now();
         if let Some(files) = &mut self.parts.files
@@ -162,7 +163,7 @@ impl<'a> Driver<'a> {
         self.loop_end = Some(LoopEnd::HungUp);
     }
 
-    /// How long nothing has to be done. None: until something happens.
+    /// How long to wait at most. None: until a descriptor is ready.
     fn pause(&self, takes_frames: bool) -> Option<Duration> {
         let now = self.now();
         let own = match (&self.editor, self.output.is_empty()) {
@@ -186,7 +187,7 @@ impl<'a> Driver<'a> {
         let mut link = PollFlags::empty();
         link.set(PollFlags::IN, takes_frames);
         link.set(PollFlags::OUT, parts.link.as_ref().is_some_and(|link| link.wants_write()));
-        // What is not to be waited for has no flags, and is left out: a closed descriptor would end every wait.
+        // Descriptors without flags are left out: poll would report a closed one at once, again and again.
         let polled = [
             Some((parts.tty.as_fd(), tty)),
             Some((parts.signals.as_fd(), PollFlags::IN)),
@@ -232,7 +233,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Whether the process went on after a stop.
+    /// Handles the signals. Returns whether the process was continued after a stop.
     fn take_signals(&mut self) -> bool {
         let mut went_on = false;
         for notice in self.parts.signals.take() {
@@ -261,7 +262,7 @@ impl<'a> Driver<'a> {
         let mut room = TERMINAL_READ_BYTES;
         while room > 0 && self.loop_end.is_none() && self.editor.as_ref().is_none_or(Editor::awaits_saving) {
             match self.parts.tty.read(&mut buffer) {
-                // Ctrl-D ends lines; without lines only a dead terminal has an end.
+                // In linear mode this is Ctrl-D; in raw mode, the terminal was closed.
                 Ok([]) if self.is_linear => self.loop_end = Some(LoopEnd::Quit),
                 Ok([]) => self.hang_up(),
                 Ok(bytes) => {
@@ -314,7 +315,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Tells the UI what happened and does what it asks for.
+    /// Passes an input to the UI and performs the effects that it returns.
     fn give_input(&mut self, input: Input) {
         for act in self.ui.take(input, self.now()) {
             self.apply_effect(act);
@@ -335,21 +336,23 @@ impl<'a> Driver<'a> {
             (UiEffect::Suspend, _) => self.suspend(),
             (UiEffect::Trust(choice), _) => match self.parts.trust.map(|keep| keep(choice)) {
                 None => self.loop_end = Some(LoopEnd::Trust(choice)),
-                Some(Ok(())) => self.give_input(Input::Resumed(Some("Kept; it counts from the next start on".into()))),
+                Some(Ok(())) => {
+                    self.give_input(Input::Resumed(Some("Stored; the answer takes effect at the next start".into())))
+                }
                 Some(Err(why)) => self.give_input(Input::Resumed(Some(why))),
             },
             (UiEffect::Quit, _) => self.loop_end = Some(LoopEnd::Quit),
         }
     }
 
-    /// Leaves the terminal as it was found, for the shell or for another program.
+    /// Restores the terminal's modes, for the shell or for another program.
     fn release_terminal(&mut self) {
         self.output.push(&self.ui.clear_live());
         self.write_rest();
         self.parts.tty.saved().restore();
     }
 
-    /// Writes what waits, as far as the terminal takes it within a moment.
+    /// Writes the waiting bytes, as many as the terminal accepts within a short time.
     fn write_rest(&mut self) {
         let saved = self.parts.tty.saved();
         let _ = self.output.write_to(|bytes| {
@@ -358,7 +361,7 @@ impl<'a> Driver<'a> {
         });
     }
 
-    /// The terminal is ours again.
+    /// The process continues: takes the terminal again.
     fn resume(&mut self, notice: Option<String>) {
         self.reclaim_terminal();
         self.give_input(Input::Resumed(notice));
@@ -373,7 +376,7 @@ impl<'a> Driver<'a> {
         self.give_input(Input::Resized(self.parts.tty.size()));
     }
 
-    /// Stops the process group as Ctrl-Z does in other programs. The kernel stops nobody whom no shell could continue.
+    /// Stops the process group as Ctrl-Z does in other programs. The kernel does not stop an orphaned process group.
     fn suspend(&mut self) {
         self.release_terminal();
         let stopped = kill_current_process_group(Signal::TSTP).is_ok();
@@ -413,7 +416,7 @@ impl<'a> Driver<'a> {
         self.give_input(Input::Edited(result));
     }
 
-    /// The end: the live region goes away, some lines stay, and the terminal is as it was.
+    /// Prints the last frame and restores the terminal.
     fn leave(&mut self, loop_end: &LoopEnd) {
         if let Some(files) = &mut self.parts.files {
             files.store_draft(0);

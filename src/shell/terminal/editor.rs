@@ -1,7 +1,8 @@
-//! The user's editor on a text: a private file, a program that has the terminal, and what was written. The loop goes on meanwhile.
+//! Opens a text in the user's editor: writes it to a private file, starts the program in the terminal, and reads the file
+//! afterwards. The event loop of the session continues meanwhile.
 //!
-//! The editor is in the process group of the session, which is the terminal's foreground group: Ctrl-Z in the editor stops both, and `fg`
-//! continues both. Ctrl-C is the editor's; see `signals.rs`.
+//! The editor is in the process group of the session, which is the terminal's foreground group: Ctrl-Z in the editor stops both, and
+//! `fg` continues both. The session ignores Ctrl-C meanwhile; see `signals.rs`.
 
 use crate::limits::ui::{AT_ONCE_MS, EDITOR_END_MS, PASTE_BYTES};
 use crate::shell::children::reaper::{forget_program, start_program};
@@ -26,7 +27,7 @@ pub fn command(env: &dyn Fn(&str) -> Option<String>) -> String {
     named.unwrap_or_else(|| "vi".into())
 }
 
-/// Its name in choices and messages: `vim` for `/usr/bin/vim -u NONE`.
+/// The name of the editor in choices and messages: `vim` for `/usr/bin/vim -u NONE`.
 pub fn name(command: &str) -> &str {
     let program = command.split_whitespace().next().unwrap_or("vi");
     program.rsplit('/').next().unwrap_or(program)
@@ -45,10 +46,11 @@ pub struct Editor {
     awaits_saving: bool,
 }
 
-/// What has become of an editor.
+/// The state of an editor.
 pub enum Progress {
     Runs,
-    /// It ended at once and changed nothing: perhaps it is a window that is still open. The user says when it is saved.
+    /// The program ended at once and changed nothing, so the editor may be a window that is still open. The user presses Enter when the
+    /// text is saved.
     AwaitSaving,
     Ended(Result<String, String>),
 }
@@ -88,7 +90,7 @@ impl Editor {
         file.write_all(self.before.as_bytes())
     }
 
-    /// Looks whether it has ended. To be called when the descriptor is readable.
+    /// Checks whether the program has ended. To be called when the descriptor is readable.
     pub fn poll_end(&mut self) -> Progress {
         let Ok(status) = self.status.try_recv() else {
             return Progress::Runs;
@@ -115,12 +117,12 @@ impl Editor {
         Progress::Ended(read)
     }
 
-    /// Whether the user is asked to say when the text is saved.
+    /// Whether the user was asked to press Enter when the text is saved.
     pub fn awaits_saving(&self) -> bool {
         self.awaits_saving
     }
 
-    /// What was written.
+    /// Reads the text that was saved.
     pub fn read(&self) -> Result<String, String> {
         let mut bytes = Vec::new();
         let read = File::open(&self.file).and_then(|file| file.take(PASTE_BYTES as u64 + 1).read_to_end(&mut bytes));
@@ -139,7 +141,7 @@ impl AsFd for Editor {
 }
 
 impl Drop for Editor {
-    /// An editor that still runs is ended: it would keep the terminal.
+    /// Ends an editor that still runs, because it would keep using the terminal.
     fn drop(&mut self) {
         if let Some(pid) = self.pid {
             let _ = kill_process(pid, Signal::TERM);

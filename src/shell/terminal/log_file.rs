@@ -1,5 +1,5 @@
-//! The log of a session in a terminal. Standard error is the screen, so lines go into a file of the state directory, and to the UI, which
-//! shows them on demand.
+//! The log of a session in a terminal. Standard error is the screen, so the lines are written to a file of the state directory, and
+//! passed to the UI, which shows them on demand.
 
 use crate::limits::ui::LOG_FILE_BYTES;
 use rustix::io::Errno;
@@ -14,12 +14,12 @@ pub struct LogFile {
     lines: UnixStream,
     path: Option<PathBuf>,
     file: Option<File>,
-    /// The beginning of a line.
+    /// The bytes of an incomplete line.
     rest: Vec<u8>,
 }
 
 impl LogFile {
-    /// The log's reader, and what the log writes to. Lines that nobody reads in time are dropped and counted by the log.
+    /// The reader of the log, and the file that the log writes to. The log drops and counts lines that are not read in time.
     pub fn new() -> io::Result<(LogFile, File)> {
         let (lines, write) = UnixStream::pair()?;
         lines.set_nonblocking(true)?;

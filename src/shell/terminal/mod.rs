@@ -1,4 +1,4 @@
-//! The session in a terminal: the terminal itself, the loop that drives `ui`, and the connection to the server.
+//! Sessions in a terminal: the terminal device, the loop that drives `ui`, and the connection to the server.
 
 pub mod attach;
 pub mod connection;

@@ -1,4 +1,4 @@
-//! Asks the terminal what it can do, for `gemini-a2a doctor`.
+//! Queries the abilities of the terminal, for `gemini-a2a doctor`.
 
 use crate::limits::ui::PROBE_MS;
 use crate::shell::event_loop::sys;
@@ -8,18 +8,18 @@ use rustix::process::getpgrp;
 use rustix::termios::tcgetpgrp;
 use std::time::{Duration, Instant};
 
-/// Name and version, keyboard protocol, synchronised output, and last what every terminal answers.
+/// The queries: name and version, keyboard protocol, synchronised output; and last the device attributes, which every terminal reports.
 const QUESTIONS: &str = "\x1b[>0q\x1b[?u\x1b[?2026$p\x1b[c";
 
-/// What a terminal says about itself.
+/// The abilities that a terminal reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Abilities {
     /// Its name and version.
     pub name: Option<String>,
-    /// It knows the kitty keyboard protocol.
+    /// Whether it supports the kitty keyboard protocol.
     pub kitty: bool,
     pub synchronised: bool,
-    /// It has answered the last question.
+    /// Whether it replied to the last query.
     pub answers: bool,
 }
 
@@ -30,14 +30,14 @@ impl Abilities {
             TerminalInput::Reply(Reply::Kitty) => self.kitty = true,
             TerminalInput::Reply(Reply::Synchronised(known)) => self.synchronised = known,
             TerminalInput::Reply(Reply::Attributes) => self.answers = true,
-            // What somebody types meanwhile is dropped.
+            // Keys that are typed meanwhile are dropped.
             _ => {}
         }
     }
 }
 
-/// Asks the terminal of the process and waits a limited time for its answers. None: it cannot be asked, because there is none or the
-/// process runs in the background.
+/// Queries the terminal of the process and waits a limited time for its replies. None if there is no terminal, or if the process
+/// runs in the background.
 pub fn ask() -> Option<Abilities> {
     let tty = Tty::open().ok()?;
     if tcgetpgrp(&tty).ok()? != getpgrp() {

@@ -1,5 +1,6 @@
-//! The prompts and the draft of a workspace, in the state directory. Several sessions may use them at once: prompts are appended, and
-//! the draft belongs to the first session. What cannot be read or written is left out; nobody loses a session for it.
+//! The files with the history of prompts and the draft of a workspace, in the state directory. Several sessions may use them at once:
+//! prompts are appended, and the draft belongs to the first session. Errors of reading and writing are ignored, so that they do not
+//! end the session.
 
 use crate::limits::ui::{DRAFT_MS, HISTORY_BYTES, HISTORY_ENTRIES, HISTORY_ENTRY_BYTES};
 use crate::shell::journal::user_files::replace;
@@ -12,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 pub struct PromptFiles {
     history: PathBuf,
-    /// None if another session has it, or if it cannot be written.
+    /// None if another session has locked the draft, or if it cannot be written.
     draft: Option<File>,
     /// A draft that is not stored yet.
     unstored_draft: Option<String>,
@@ -22,7 +23,7 @@ pub struct PromptFiles {
 impl PromptFiles {
     pub fn open(state: &Path, workspace: &Path) -> PromptFiles {
         let dir = state.join("history");
-        // A failure is the failure of what follows.
+        // An error is ignored here: opening the files fails then.
         let _ = DirBuilder::new().recursive(true).mode(0o700).create(&dir);
         let name = &sha256(workspace.as_os_str().as_encoded_bytes())[..32];
         let path = dir.join(format!("{name}.draft"));
@@ -31,7 +32,7 @@ impl PromptFiles {
         PromptFiles { history: dir.join(format!("{name}.jsonl")), draft, unstored_draft: None, stored_at: None }
     }
 
-    /// The prompts of earlier, oldest first. Lines that are none are left out.
+    /// Earlier prompts, oldest first. Invalid lines are skipped.
     pub fn history(&self) -> Vec<String> {
         let Ok(bytes) = std::fs::read(&self.history) else {
             return Vec::new();
@@ -46,7 +47,7 @@ impl PromptFiles {
         entries
     }
 
-    /// Keeps the newest prompts that fill at most half of the file. Left to the next start if another session is at it.
+    /// Rewrites the file with the newest prompts, up to half of its limit. If another session is doing so, a later start does it.
     fn shorten(&self, entries: &[String]) {
         let lock = self.history.parent().and_then(|dir| File::open(dir).ok());
         if lock.as_ref().is_none_or(|dir| flock(dir, FlockOperation::NonBlockingLockExclusive).is_err()) {

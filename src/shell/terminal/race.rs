@@ -1,4 +1,4 @@
-//! Two terminals and another client answer the same question. Whoever is first decides it, and everybody is told who that was.
+//! Tests with two terminals and another client in one session: they answer the same question, and only the first answer counts.
 
 use crate::base::slots::Key;
 use crate::base::test_random::Random;
@@ -67,7 +67,7 @@ fn send(test: &mut TestCore, conn: Key, frame: &str) {
     test.turns();
 }
 
-/// A client that is no terminal, in the session.
+/// A client without a terminal that watches the session.
 fn client(test: &mut TestCore) -> (Key, String) {
     let conn = test.core.terminal(test.now);
     send(test, conn, r#"{"id":1,"call":{"session":{}}}"#);
@@ -121,7 +121,7 @@ fn of_three_answers_at_once_one_counts() {
         wait(&mut test, 20);
         terminals.iter_mut().for_each(|terminal| terminal.take(&mut test, Input::Tick));
         wait(&mut test, 400);
-        // One says yes, the other no, the client yes for good; what they read meanwhile comes in any order.
+        // One terminal allows the call once, the other one refuses it, and the client allows it always, in a random order.
         let mut left = vec![0, 1, 2];
         while !left.is_empty() {
             match (random.below(2), random.below(left.len())) {

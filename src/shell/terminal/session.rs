@@ -1,4 +1,5 @@
-//! A session in the terminal with a server of its own: the server runs in a second thread, so that a slow terminal delays nobody.
+//! A session in the terminal with a server of its own, which runs in a second thread, so that a slow terminal does not delay its
+//! clients.
 
 use crate::config::options::Flag;
 use crate::config::paths::Paths;
@@ -34,10 +35,10 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 
-/// Why a session could not begin, or has failed.
+/// Why a session did not start, or has failed.
 #[derive(Debug)]
 pub enum SessionError {
-    /// With this configuration, or in these surroundings.
+    /// The configuration or the environment is wrong.
     Configuration(String),
     Failure(String),
 }
@@ -52,8 +53,8 @@ pub fn run(flags: &[Flag], environment: Vec<(OsString, OsString)>, commands: Com
     let settings = without_files(flags, &env).map_err(SessionError::Configuration)?;
     let tty = Tty::open().map_err(failure("the terminal cannot be opened"))?;
     let signals = TerminalSignals::new().map_err(failure("signals cannot be watched"))?;
-    signals.watch(tty.saved()).map_err(failure("no thread can be started"))?;
-    let (log, log_write) = LogFile::new().map_err(failure("there is no log"))?;
+    signals.watch(tty.saved()).map_err(failure("a thread cannot be started"))?;
+    let (log, log_write) = LogFile::new().map_err(failure("the log cannot be opened"))?;
     let mut session = Session { tty, signals, log, env, clock: Clock::start() };
     let folder = session.folder(&settings)?;
     if let Some(loop_end) = session.ask_trust(&settings, &folder)? {
@@ -61,13 +62,13 @@ pub fn run(flags: &[Flag], environment: Vec<(OsString, OsString)>, commands: Com
     }
     let Configured { mut plan, greeting, .. } =
         configure(flags, environment, commands, LogOutput::Stream(log_write)).map_err(SessionError::Configuration)?;
-    // The session in front of the user is the one that others are to see.
+    // Other clients are to see the session that the terminal shows.
     plan.settings.access.shared_session = true;
     let reach = if names_listener(&settings) { Reach::Machine } else { Reach::Process };
     session.show(Plan { reach, signals: SignalHandling::OfTheHost, ..plan }, greeting, &folder)
 }
 
-/// A folder and what decides about it.
+/// The workspace and whether its trust is decided.
 struct Folder {
     path: PathBuf,
     paths: Paths,
@@ -92,7 +93,7 @@ impl Session {
         Ok(Folder { is_decided: rules.is_decided(&path), path, paths })
     }
 
-    /// Asks about an unknown folder and keeps the answer. Returns how the session ended if it did.
+    /// Asks whether an unknown folder is trusted and stores the answer. Returns how the program ends if the user quits instead.
     fn ask_trust(&mut self, settings: &Settings, folder: &Folder) -> Result<Option<Ended>, SessionError> {
         if folder.is_decided {
             return Ok(None);
@@ -121,7 +122,7 @@ impl Session {
         }
     }
 
-    /// Opens the server and shows it.
+    /// Starts the server and shows its session.
     fn show(mut self, plan: Plan, greeting: Vec<String>, folder: &Folder) -> Result<Ended, SessionError> {
         self.log.store_in(&plan.state);
         tty::restore_on_panic(self.tty.saved(), plan.log.clone());
@@ -132,7 +133,7 @@ impl Session {
         setup.prompt = options.first_prompt;
         setup.folder = Some(trust::question(&folder.path, folder.paths.home.as_deref(), &Limits::default()));
         let mut server = embed::open(plan).map_err(|error| SessionError::Configuration(error.to_string()))?;
-        // A blank line is between them and what the session begins with.
+        // A blank line separates these lines from the session.
         let lines: Vec<&str> = greeting.iter().chain(server.problems()).map(|line| line.as_ref()).collect();
         for line in lines.iter().chain((!lines.is_empty()).then_some(&"")) {
             let _ = writeln!(io::stdout(), "{line}");
@@ -141,7 +142,7 @@ impl Session {
         let mut link = server.connect().and_then(InProcess::new).map_err(failure(NO_CONNECTION))?;
         let resume = options.resume.map(|which| server.connect().map(|stream| (which, stream))).transpose();
         let resume = resume.map_err(failure(NO_CONNECTION))?;
-        let running = Running::start(server).map_err(failure("no thread can be started"))?;
+        let running = Running::start(server).map_err(failure("a thread cannot be started"))?;
         if let Some((which, stream)) = resume {
             let sessions = sessions::list(stream, &folder.path).map_err(failure(NO_CONNECTION))?;
             let task = sessions::find(&sessions, &which);
@@ -155,7 +156,7 @@ impl Session {
         if serves_on {
             self.serve_on();
         } else if is_gone || !matches!(loop_end, Ok(LoopEnd::Signal(_))) {
-            // A signal that asked for the end was counted as the first one already.
+            // A signal was already counted as the first request to end.
             self.signals.set_ending();
         }
         let served = running.end().map_err(failure("the server failed"));
@@ -190,7 +191,7 @@ impl Session {
         Driver::new(parts, setup).run()
     }
 
-    /// The terminal is gone, and the server goes on until a signal ends it.
+    /// The terminal was closed, and the server continues until a signal ends it.
     fn serve_on(&mut self) {
         loop {
             let mut fds = [
@@ -209,4 +210,4 @@ impl Session {
 }
 
 const NO_CONNECTION: &str = "there is no connection to the server";
-const NO_WAIT: &str = "the terminal cannot be waited for";
+const NO_WAIT: &str = "waiting for input of the terminal failed";

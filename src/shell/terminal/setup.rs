@@ -1,4 +1,4 @@
-//! What a terminal knows from the start: environment, settings, and the branch of the workspace.
+//! Makes the configuration of a terminal from the environment, the settings, and the branch of the workspace.
 
 use crate::config::settings::Settings;
 use crate::shell::event_loop::sys;
@@ -10,7 +10,7 @@ use crate::ui::output::block::Viewer;
 use crate::ui::{Notify, Setup, Thoughts};
 use std::path::{Path, PathBuf};
 
-/// The setup of a terminal on this machine, without what files and server add to it.
+/// The configuration of a terminal, without the history of prompts and without what depends on the server.
 pub fn setup(settings: &Settings, workspace: &Path, env: &dyn Fn(&str) -> Option<String>) -> Setup {
     let variable = |name: &str| env(name).unwrap_or_default();
     let ui = &settings.ui;
@@ -37,7 +37,7 @@ pub fn setup(settings: &Settings, workspace: &Path, env: &dyn Fn(&str) -> Option
     }
 }
 
-/// The branch that is checked out, or the beginning of a commit's name.
+/// The branch that is checked out, or the beginning of the commit's hash.
 fn branch(workspace: &Path) -> Option<String> {
     let git = workspace.ancestors().map(|dir| dir.join(".git")).find(|git| git.exists())?;
     let git = match std::fs::read_to_string(&git) {
@@ -51,7 +51,7 @@ fn branch(workspace: &Path) -> Option<String> {
     Some(branch.chars().take(BRANCH_CHARS).collect())
 }
 
-/// Of a longer name only the beginning is shown.
+/// The longest part of a branch's name that is shown.
 const BRANCH_CHARS: usize = 80;
 
 #[cfg(test)]

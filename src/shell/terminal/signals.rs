@@ -1,6 +1,6 @@
-//! The signals of a session in a terminal as something to poll, and the thread that ends the process on the second request to end.
+//! The signals of a session in a terminal, as a descriptor to poll; and the thread that ends the process on the second INT or TERM.
 //!
-//! The server ends a process with two requests in the signal handler. Here the terminal has to be restored first, which a signal handler
+//! A server without a terminal ends the process in the signal handler. Here the terminal must be restored first, which a signal handler
 //! cannot do.
 
 use crate::shell::event_loop::signals::Signal;
@@ -17,7 +17,7 @@ use std::thread;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SignalNotice {
     Resized,
-    /// The process goes on after it was stopped.
+    /// The process was continued after a stop.
     Continued,
     End(Signal),
 }
@@ -30,21 +30,21 @@ const NOTICES: [(i32, SignalNotice); 5] = [
     (SIGHUP, SignalNotice::End(Signal::Hangup)),
 ];
 
-/// Made once, and kept until the process ends.
+/// The registered signals. Made once, and used until the process ends.
 pub struct TerminalSignals {
     socket: UnixStream,
     arrived: [Arc<AtomicBool>; NOTICES.len()],
     end_requests: EndRequests,
 }
 
-/// What the thread that counts requests to end has to know.
+/// The state that is shared with the thread that counts INT and TERM.
 #[derive(Clone, Default)]
 struct EndRequests {
-    /// The signal that came last.
+    /// The number of the last signal.
     last: Arc<AtomicUsize>,
-    /// An end was asked for already: the next request ends the process.
+    /// The session is ending already: the next INT or TERM ends the process.
     ending: Arc<AtomicBool>,
-    /// Another program has the terminal, and Ctrl-C is meant for that.
+    /// Another program uses the terminal, and Ctrl-C is meant for that program.
     lent: Arc<AtomicBool>,
 }
 
@@ -64,7 +64,7 @@ impl TerminalSignals {
         Ok(signals)
     }
 
-    /// Starts the thread that restores the terminal and ends the process on the second INT or TERM, also if everything else is stuck.
+    /// Starts the thread that restores the terminal and ends the process on the second INT or TERM, even if the event loop hangs.
     pub fn watch(&self, saved: Arc<SavedTerminal>) -> io::Result<()> {
         let (mut read, write) = UnixStream::pair()?;
         let end_requests = self.end_requests.clone();
@@ -89,17 +89,17 @@ impl TerminalSignals {
         Ok(())
     }
 
-    /// The session ends without INT or TERM: from now on one of them ends the process at once.
+    /// The session ends for another reason: the next INT or TERM ends the process at once.
     pub fn set_ending(&self) {
         self.end_requests.ending.store(true, Ordering::Release);
     }
 
-    /// Whether another program has the terminal.
+    /// Says whether another program uses the terminal.
     pub fn set_lent(&self, lent: bool) {
         self.end_requests.lent.store(lent, Ordering::Release);
     }
 
-    /// What has arrived since the last call, each once. Empties the socket.
+    /// The signals since the last call, each once.
     pub fn take(&mut self) -> Vec<SignalNotice> {
         let mut bytes = [0; 64];
         while matches!(self.socket.read(&mut bytes), Ok(1..)) {}

@@ -1,4 +1,4 @@
-//! The question whether a folder is trusted: what is found in it, and the file that keeps the answer.
+//! The question whether a folder is trusted: lists what trust would enable, and stores the answer.
 
 use crate::config::formats::dotenv;
 use crate::config::formats::jsonc;
@@ -12,7 +12,7 @@ use crate::ui::output::block::plural;
 use crate::ui::{TrustChoice, TrustQuestion};
 use std::path::Path;
 
-/// What the user is asked about a folder, given by its real path.
+/// The question about a folder, which is given by its real path.
 pub fn question(folder: &Path, home: Option<&Path>, limits: &Limits) -> TrustQuestion {
     let short = |path: &Path| match home.and_then(|home| path.strip_prefix(home).ok()) {
         Some(below) if below.as_os_str().is_empty() => "~".to_owned(),
@@ -23,7 +23,7 @@ pub fn question(folder: &Path, home: Option<&Path>, limits: &Limits) -> TrustQue
     TrustQuestion { folder: short(folder), parent: parent.map(short), found: found(folder, limits) }
 }
 
-/// What would count if the folder were trusted, a line each.
+/// The files that are used only if the folder is trusted, one line for each.
 fn found(folder: &Path, limits: &Limits) -> Vec<String> {
     let mut lines = Vec::new();
     let mut look = |name: &str, describe: fn(&str) -> String| match read_inside(folder, name, limits.settings_bytes) {
@@ -48,14 +48,14 @@ fn found(folder: &Path, limits: &Limits) -> Vec<String> {
     lines
 }
 
-/// Files of commands that are counted. More are not worth waiting for.
+/// At most this many files of commands are counted.
 const COUNTED: usize = 1_000;
 
 fn variables(text: &str) -> String {
     plural(dotenv::parse(text).0.len(), "variable")
 }
 
-/// The number of settings, and what of them starts programs or allows tools.
+/// The numbers of settings that start programs or allow tools; if there are none, the number of all settings.
 fn settings(text: &str) -> String {
     let Ok((root, _)) = jsonc::parse(text) else {
         return "not valid JSON".into();
@@ -76,7 +76,7 @@ fn settings(text: &str) -> String {
     }
 }
 
-/// Keeps an answer for the next start. An error says why that cannot be done.
+/// Stores an answer for the next start.
 pub fn store_answer(folder: &Path, choice: TrustChoice, paths: &Paths, limits: &Limits) -> Result<(), String> {
     let Some(file) = &paths.trusted_folders else {
         return Err("there is no home directory to keep the answer in".into());

@@ -1,5 +1,5 @@
-//! The terminal of the process: its modes, its size, its bytes. It is opened anew, so that the standard streams of the shell, which other
-//! programs share, stay as they are.
+//! The terminal device of the process: modes, size, reading and writing. It is opened as a new file, because the standard streams
+//! are shared with the shell and other programs and must stay in blocking mode.
 
 use crate::base::lock::lock;
 use crate::limits::ui::{REPLIES_MS, RESTORE_MS};
@@ -24,11 +24,11 @@ pub struct Tty {
     saved: Arc<SavedTerminal>,
 }
 
-/// How the terminal was found, for whoever has to leave it so: the end of the session, a panic, a second signal.
+/// The saved modes of the terminal, which are restored at the end of the session, on a panic, and on a second signal.
 pub struct SavedTerminal {
     device: OwnedFd,
     modes: Termios,
-    /// What undoes the sequences that were sent, while the terminal is in use.
+    /// The sequence that undoes the sequences that were sent; None while the terminal is not in use.
     undo: Mutex<Option<&'static str>>,
 }
 
@@ -40,7 +40,7 @@ impl Tty {
         Ok(Tty { device, saved: Arc::new(saved) })
     }
 
-    /// A handle of its own for a program that is to use the terminal.
+    /// A new handle for a program that uses the terminal.
     pub fn for_program() -> io::Result<OwnedFd> {
         Ok(open(Path::new(DEVICE), OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty())?)
     }
@@ -49,7 +49,7 @@ impl Tty {
         self.saved.clone()
     }
 
-    /// Every key is given on as it comes, also Ctrl-C, Ctrl-S and Ctrl-Z. `undo` is for [`SavedTerminal::restore`].
+    /// Switches to raw mode: every key is read as it comes, also Ctrl-C, Ctrl-S and Ctrl-Z. [`SavedTerminal::restore`] writes `undo`.
     pub fn set_raw(&self, undo: &'static str) -> io::Result<()> {
         let mut modes = self.saved.modes.clone();
         modes.make_raw();
@@ -59,19 +59,19 @@ impl Tty {
         Ok(tcsetattr(&self.device, OptionalActions::Now, &modes)?)
     }
 
-    /// The terminal edits lines and sends signals itself, as it was found.
+    /// Uses the terminal in its original mode, in which it edits lines and sends signals itself.
     pub fn set_lines(&self) {
         *lock(&self.saved.undo) = Some("");
     }
 
-    /// More has to be undone from now on.
+    /// Replaces the sequence that [`SavedTerminal::restore`] writes.
     pub fn undo_with(&self, undo: &'static str) {
         if let Some(present) = lock(&self.saved.undo).as_mut() {
             *present = undo;
         }
     }
 
-    /// 80x24 if the terminal does not know.
+    /// The size in cells; 80x24 if the terminal does not report it.
     pub fn size(&self) -> Size {
         let size = tcgetwinsize(&self.device).ok();
         let or = |given: Option<u16>, usual| given.filter(|number| *number > 0).map_or(usual, usize::from);
@@ -87,12 +87,12 @@ impl Tty {
         rustix::io::write(&self.device, bytes)
     }
 
-    /// Whether something can be read, within this time.
+    /// Waits at most this time for input. Returns whether there is some.
     pub fn wait_for_input(&self, time: Duration) -> bool {
         wait(&self.device, PollFlags::IN, time)
     }
 
-    /// Throws replies away that the terminal sends for a short time: the shell would take them for input.
+    /// Drops replies to queries that the terminal sends within a short time, because the shell would read them as input.
     pub fn drop_replies(&self) {
         let end = Instant::now() + Duration::from_millis(REPLIES_MS);
         let mut buffer = [0; 1024];
@@ -111,9 +111,9 @@ impl AsFd for Tty {
 }
 
 impl SavedTerminal {
-    /// Leaves the terminal as it was found. Nothing happens if it is not in use. Waits only a moment for a terminal that takes nothing.
+    /// Restores the terminal if it is in use. Waits only a short time for a terminal that does not accept output.
     pub fn restore(&self) {
-        // Locked until all is done: whoever comes second may end the process.
+        // The lock is held to the end: a second caller may end the process when it gets the lock.
         let mut in_use = lock(&self.undo);
         let Some(undo) = in_use.take() else {
             return;
@@ -122,7 +122,7 @@ impl SavedTerminal {
         let _ = tcsetattr(&self.device, OptionalActions::Flush, &self.modes);
     }
 
-    /// Writes as much as the terminal takes within a moment.
+    /// Writes as many bytes as the terminal accepts within a short time.
     pub fn write_all(&self, mut bytes: &[u8]) {
         let end = Instant::now() + Duration::from_millis(RESTORE_MS);
         while !bytes.is_empty() {
@@ -134,7 +134,7 @@ impl SavedTerminal {
                         return;
                     }
                 }
-                // The terminal is gone.
+                // The terminal was closed.
                 Err(_) => return,
             }
         }
@@ -153,8 +153,9 @@ fn wait(device: &OwnedFd, flags: PollFlags, time: Duration) -> bool {
     poll(&mut fds, Some(&time)).is_ok_and(|ready| ready > 0) && fds[0].revents().contains(flags)
 }
 
-/// A panic of this thread, which owns the terminal, leaves it as it was found before anything is printed. While the terminal is in use, a
-/// panic of another thread is a line of the log: it is caught there, and its message would be written over the screen.
+/// Installs a panic hook. A panic of this thread, which owns the terminal, restores the terminal before the message is printed.
+/// While the terminal is in use, a panic of another thread is only logged: that thread catches it, and the message would be written
+/// over the screen.
 pub fn restore_on_panic(saved: Arc<SavedTerminal>, log: Log) {
     let owner = std::thread::current().id();
     let before = std::panic::take_hook();

@@ -1,4 +1,4 @@
-//! Bytes that wait until a descriptor takes them.
+//! A buffer of bytes that are written when a non-blocking descriptor accepts them.
 
 use rustix::io::Errno;
 
@@ -21,7 +21,7 @@ impl WriteBuffer {
         *self = WriteBuffer::default();
     }
 
-    /// Writes as much as is taken at once.
+    /// Writes as many bytes as are accepted without waiting.
     pub fn write_to(&mut self, mut write: impl FnMut(&[u8]) -> Result<usize, Errno>) -> Result<(), Errno> {
         while self.written < self.bytes.len() {
             match write(&self.bytes[self.written..]) {

@@ -1,4 +1,5 @@
-//! The question whether a call may run. What the call does is shown unchanged, and a command can be allowed only after all of it was shown.
+//! The question whether a call may run. What the call does is shown unchanged, and a command can be allowed only after all of it was
+//! shown.
 
 use crate::base::id::CallId;
 use crate::limits::PADDING_CHARS;
@@ -109,8 +110,8 @@ impl ApprovalDialog {
         std::iter::once(head).chain(body).chain(warnings).collect()
     }
 
-    /// The content and the answers in the rows that there are, and whether any row of the body is among them. If there are too few rows, blank
-    /// rows are left out first, then rows of the body.
+    /// The content and the answers in the rows that there are, and whether any row of the body is among them. If there are too few
+    /// rows, blank rows are left out first, then rows of the body.
     pub(super) fn fit(&mut self, viewer: &Viewer, selected: usize, room: Room) -> (Vec<Line>, bool) {
         let Content { head, mut body, mut total, mut warnings, excerpt, hint } = self.content(viewer, room);
         let labels = self.choices.iter().map(|(label, _)| Line::new(Role::Text, label));
@@ -211,7 +212,8 @@ fn cut_rows(mut rows: Vec<Line>, total: usize, most: usize, word: &str, hint: &s
     (rows, false)
 }
 
-/// A command without changes, broken only at the end of the row. Long runs of blanks, which could hide a part, are replaced by their number.
+/// A command without changes, broken only at the end of the row. Long runs of blanks, which could hide a part, are replaced by their
+/// number.
 fn command_rows(command: &str, columns: usize) -> Vec<Line> {
     let columns = columns.max(1);
     let mut rows = Vec::new();

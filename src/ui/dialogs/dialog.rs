@@ -1,5 +1,5 @@
-//! A dialog: an approval, questions of the agent or of a server, or a list. A dialog returns what was chosen; `questions.rs` decides when it
-//! opens and when its keys count.
+//! A dialog: an approval, questions of the agent or of a server, or a list. A dialog returns what was chosen; `questions.rs` decides
+//! when it opens and when its keys count.
 
 use crate::base::id::CallId;
 use crate::task::policy::Mode;
@@ -297,8 +297,8 @@ impl Dialog {
         DialogOutcome::Changed
     }
 
-    /// The rows of the dialog, and the cursor while an answer is written. If there are more rows than `room.rows`, the caller cuts the first
-    /// ones; what is cut does not count as seen.
+    /// The rows of the dialog, and the cursor while an answer is written. If there are more rows than `room.rows`, the caller cuts
+    /// the first ones; what is cut does not count as seen.
     pub fn rows(&mut self, viewer: &Viewer, room: Room, facts: &str) -> (Vec<Line>, Option<(usize, usize)>) {
         let Room { columns, rows, body } = room;
         let mut cursor = None;

@@ -1,5 +1,5 @@
-//! Simple syntax highlighting: comments, strings, numbers and common keywords, by one small lexer for all languages. An error of the lexer
-//! only leads to a wrong colour.
+//! Simple syntax highlighting: comments, strings, numbers and common keywords, by one small lexer for all languages. An error of the
+//! lexer only leads to a wrong colour.
 
 use crate::ui::format::style::Role;
 use crate::ui::format::wrap::Span;

@@ -1,6 +1,6 @@
-//! Formats markdown while it streams in. A row is returned as soon as no further text can change it: a row of a paragraph when there is a
-//! word in the next row and no mark is open, a line of code at its end, a table at its end. A returned row is final, so the rows of a text
-//! do not depend on how the text was cut into pieces.
+//! Formats markdown while it streams in. A row is returned as soon as no further text can change it: a row of a paragraph when there
+//! is a word in the next row and no mark is open, a line of code at its end, a table at its end. A returned row is final, so the
+//! rows of a text do not depend on how the text was cut into pieces.
 
 use crate::limits::ui::{PARAGRAPH_BYTES, TABLE_ROWS};
 use crate::ui::format::code::Highlighter;

@@ -91,8 +91,8 @@ impl Style {
         Style { colours, background, themed: theme != Theme::Auto, unicode }
     }
 
-    /// Applies the terminal's reply about its background, which is more reliable than the environment: that may come from another terminal.
-    /// A theme of the settings has precedence.
+    /// Applies the terminal's reply about its background, which is more reliable than the environment: that may come from another
+    /// terminal. A theme of the settings has precedence.
     pub fn learn_background(&mut self, background: Rgb) {
         if !self.themed {
             self.background = Some(background);

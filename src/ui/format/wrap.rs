@@ -1,8 +1,8 @@
-//! Lines of text with roles, and breaking them at words. A line is either wrapped by the terminal, which joins it again when it is copied
-//! or the terminal becomes wider, or it is a row of a paragraph that was broken here.
+//! Lines of text with roles, and breaking them at words. A line is either wrapped by the terminal, which joins it again when it is
+//! copied or the terminal becomes wider, or it is a row of a paragraph that was broken here.
 //!
-//! Breaking is greedy and looks only backwards: a row does not change when words are added after it. The streaming of paragraphs depends
-//! on that.
+//! Breaking is greedy and looks only backwards: a row does not change when words are added after it. The streaming of paragraphs
+//! depends on that.
 
 use crate::ui::format::style::Role;
 use crate::ui::format::text::{Reading, clusters, plain, width};

@@ -49,7 +49,8 @@ pub fn fuzzy(query: &str, candidate: &str) -> Option<(i32, Vec<usize>)> {
             at == 0 || !chars[at - 1].is_alphanumeric() || (chars[at].is_uppercase() && chars[at - 1].is_lowercase());
         6 * i32::from(starts) + i32::from(at >= base)
     };
-    // For each letter of the query and each character of the candidate: the best score if the two match, and where the letter before matched.
+    // For each letter of the query and each character of the candidate: the best score if the two match, and where the letter before
+    // matched.
     const NEVER: i32 = i32::MIN / 2;
     let mut table: Vec<Vec<(i32, usize)>> = Vec::new();
     for (number, letter) in query.iter().enumerate() {

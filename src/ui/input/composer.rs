@@ -1,4 +1,5 @@
-//! The input field: the draft, the history, the completion, and their rows on the screen. It sends nothing; it returns what is to be sent.
+//! The input field: the draft, the history, the completion, and their rows on the screen. It sends nothing; it returns what is to be
+//! sent.
 
 use crate::ui::format::style::Role;
 use crate::ui::format::text::width;
@@ -130,7 +131,8 @@ impl Composer {
         };
     }
 
-    /// Takes the server's answer to a query for files, which may be older than the draft. It is shown if a file is still being completed.
+    /// Takes the server's answer to a query for files, which may be older than the draft. It is shown if a file is still being
+    /// completed.
     pub fn found_files(&mut self, query: String, paths: Vec<String>, total: usize) {
         self.files = Some((query, paths, total));
         if matches!(completion_target(self.draft.shown(), self.draft.cursor()), Some(CompletionTarget::File(_))) {

@@ -485,8 +485,8 @@ pub fn note(word: NoteWord, text: &str, model: &str, max_width: usize) -> Option
         NoteWord::FellBack => (Role::Warn, "!", format!("{text}; {model} answers from here on")),
         NoteWord::Compacted => (Role::Muted, "·", "The conversation was summarised".to_owned()),
         NoteWord::CompactionFailed => (Role::Warn, "!", format!("The conversation could not be summarised: {text}")),
-        NoteWord::Looped => (Role::Warn, "!", "It repeats itself: equal calls were not run".to_owned()),
-        NoteWord::Nudged => (Role::Warn, "!", "It repeats itself and was told so".to_owned()),
+        NoteWord::Looped => (Role::Warn, "!", "The model repeats itself: equal calls were not run".to_owned()),
+        NoteWord::Nudged => (Role::Warn, "!", "The model repeats itself and was told so".to_owned()),
         NoteWord::Declined => (Role::Warn, "!", text.to_owned()),
         NoteWord::CallStale => {
             let file = if text.is_empty() { "The file" } else { text };

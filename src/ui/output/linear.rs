@@ -1,5 +1,5 @@
-//! Linear mode, for screen readers and terminals that cannot move their cursor: output lines are only appended, and input comes as whole
-//! lines. Nothing is painted, and no escape sequence is sent.
+//! Linear mode, for screen readers and terminals that cannot move their cursor: output lines are only appended, and input comes as
+//! whole lines. Nothing is painted, and no escape sequence is sent.
 
 use crate::base::clock::Now;
 use crate::limits::ui::{ARM_MS, LINE_BYTES, STILL_WORKING_MS, WAITING_BYTES};
@@ -137,7 +137,7 @@ impl Linear {
         match &record.event {
             Event::BackedOff { delay_ms, reason, .. } => {
                 let wait = duration_text(*delay_ms).unwrap_or_else(|| "a moment".into());
-                self.line(&format!("It is tried again in {wait}: {reason}"));
+                self.line(&format!("The request is made again in {wait}: {reason}"));
             }
             Event::Dropped { turn, by } => {
                 let text = transcript.prompt_of(*turn).unwrap_or_default();

@@ -1,9 +1,9 @@
 //! Paints frames: finished lines go into the terminal's scrollback and are not changed again; the live region below them is overwritten
 //! in place. Only relative cursor moves are used, and no scroll regions or screen clears, because they make some terminals lose rows.
 //!
-//! Rows are overwritten and then cleared to their end, so that they do not flicker; they are erased first only after a resize. The painter
-//! counts the rows that it painted and assumes nothing about how a terminal moves them in a resize: at worst, a row of the live region is
-//! left behind.
+//! Rows are overwritten and then cleared to their end, so that they do not flicker; they are erased first only after a resize. The
+//! painter counts the rows that it painted and assumes nothing about how a terminal moves them in a resize: at worst, a row of the
+//! live region is left behind.
 
 use crate::ui::format::style::{Role, Style, ascii};
 use crate::ui::format::text::clusters;
@@ -115,8 +115,8 @@ impl SequenceWriter<'_> {
         }
     }
 
-    /// Goes to the first row of the live region. After a resize the rows are erased before they are overwritten: tmux remembers which rows it
-    /// wrapped, and would later join the lines that are written there.
+    /// Goes to the first row of the live region. After a resize the rows are erased before they are overwritten: tmux remembers
+    /// which rows it wrapped, and would later join the lines that are written there.
     fn begin(&mut self, row: usize, erases: bool) {
         self.put("\x1b[?2026h\x1b[?25l\r");
         self.control(row, 'A');

@@ -1,5 +1,5 @@
-//! The queue of lines that are printed into the scrollback, and the lines that were printed last. If the terminal is slower than lines are
-//! added, the queue drops its oldest lines beyond a few MiB and prints how many are missing.
+//! The queue of lines that are printed into the scrollback, and the lines that were printed last. If the terminal is slower than
+//! lines are added, the queue drops its oldest lines beyond a few MiB and prints how many are missing.
 
 use crate::limits::ui::{FRAME_BYTES, LINE_BYTES, LINES_KEPT, LINES_WAITING, WAITING_BYTES};
 use crate::ui::format::style::Role;

@@ -1,5 +1,5 @@
-//! The screen: the rows of the live region, the frames for the painter, notifications, and the sequences that begin and end the use of the
-//! terminal.
+//! The screen: the rows of the live region, the frames for the painter, notifications, and the sequences that begin and end the use
+//! of the terminal.
 
 use crate::base::clock::Now;
 use crate::limits::ui::{FRAME_MS, NOTIFY_EVERY_MS, NOTIFY_TURN_MS};
@@ -15,8 +15,8 @@ use crate::ui::output::paint::Frame;
 use crate::ui::output::status::{self, Footer};
 use crate::ui::scene::Item;
 
-/// Turns on bracketed paste and focus events; then queries the terminal: keyboard protocol, background, name, synchronised output, device
-/// attributes. Nothing waits for the replies. The attributes are last, because every terminal replies to that query.
+/// Turns on bracketed paste and focus events; then queries the terminal: keyboard protocol, background, name, synchronised output,
+/// device attributes. Nothing waits for the replies. The attributes are last, because every terminal replies to that query.
 pub const START: &str = "\x1b[?2004h\x1b[?1004h\x1b[?u\x1b]11;?\x1b\\\x1b[>0q\x1b[?2026$p\x1b[c";
 
 /// On a lower screen a dialog has no blank row between itself and a message below it.
@@ -51,8 +51,8 @@ impl Ui {
         }
     }
 
-    /// The bytes of the next frame. Empty if nothing changed, or too soon after the last frame. To be called when all bytes of the last frame
-    /// are written.
+    /// The bytes of the next frame. Empty if nothing changed, or too soon after the last frame. To be called when all bytes of the
+    /// last frame are written.
     pub fn paint(&mut self, now: Now) -> Vec<u8> {
         if self.linear.is_some() {
             self.print_banner();
@@ -124,7 +124,8 @@ impl Ui {
         }
     }
 
-    /// Prints the first lines once: version, workspace, and the address and clients of a shared session. They precede all lines of records.
+    /// Prints the first lines once: version, workspace, and the address and clients of a shared session. They precede all lines of
+    /// records.
     pub(in crate::ui) fn print_banner(&mut self) {
         if self.banner_printed || self.dialog.as_ref().is_some_and(|open| open.purpose.is_some()) {
             return;
@@ -321,8 +322,8 @@ impl Ui {
         footer.line(columns)
     }
 
-    /// Notifies a user who is looking elsewhere: by a bell, and by a desktop notification if the terminal has them. The notification never
-    /// contains the command.
+    /// Notifies a user who is looking elsewhere: by a bell, and by a desktop notification if the terminal has them. The notification
+    /// never contains the command.
     pub(in crate::ui) fn notify(&mut self, what: &str, now: Now) {
         let recently = self.notified_at.is_some_and(|at| now.mono_ms.saturating_sub(at) < NOTIFY_EVERY_MS);
         if self.focus == Some(true) || recently || self.setup.notify == Notify::Off || self.linear.is_some() {

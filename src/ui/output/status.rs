@@ -148,8 +148,8 @@ pub struct Footer<'a> {
 }
 
 impl Footer<'_> {
-    /// The footer. In a narrow terminal clients, branch and directory are left out, in this order; then the model is cut. The mode and the
-    /// use of the context window are always shown.
+    /// The footer. In a narrow terminal clients, branch and directory are left out, in this order; then the model is cut. The mode
+    /// and the use of the context window are always shown.
     pub fn line(&self, max_width: usize) -> Line {
         let mut line = Line::default();
         for dropped in 0..4 {

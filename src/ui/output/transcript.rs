@@ -1,6 +1,7 @@
 //! The transcript: which lines each record prints into the scrollback. The same records always print the same lines.
 //!
-//! Calls are printed when they end, and text when its rows are final. What is not final is in the scene and is shown in the live region.
+//! Calls are printed when they end, and text when its rows are final. What is not final is in the scene and is shown in the live
+//! region.
 
 use crate::base::id::{CallId, TaskId};
 use crate::limits::ui::{CITED, ITEMS_KEPT};

@@ -86,7 +86,8 @@ struct ShellResult {
 }
 
 impl ShellResult {
-    /// Reads a result: it is marked as untrusted content, and lines about the end follow the output. Any other text says why there is no result.
+    /// Reads a result: it is marked as untrusted content, and lines about the end follow the output. Any other text says why there
+    /// is no result.
     fn of(text: &str) -> ShellResult {
         const CUT: &str = "\n[The rest was left out.]";
         let marked = text.strip_prefix("<untrusted_context>\n");

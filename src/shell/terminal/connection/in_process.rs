@@ -1,4 +1,4 @@
-//! The connection to the server of this process: a socket pair that carries a frame a line.
+//! The connection to the server in this process: a socket pair that carries one frame per line.
 
 use crate::limits::ui::{FRAME_LINE_BYTES, LINK_READ_BYTES};
 use crate::shell::terminal::connection::link::{Link, LinkEvent};
@@ -12,7 +12,7 @@ pub struct InProcess {
     stream: Option<UnixStream>,
     is_new: bool,
     output: WriteBuffer,
-    /// The beginning of a line whose end has not come yet.
+    /// The bytes of an incomplete line.
     input: Vec<u8>,
 }
 
@@ -82,7 +82,7 @@ impl Link for InProcess {
             arrivals.push(LinkEvent::Connected);
         }
         if let Some(stream) = &self.stream {
-            // A broken connection is noticed by reading.
+            // An error is ignored here; reading reports a broken connection.
             let _ = self.output.write_to(|bytes| rustix::io::write(stream, bytes));
         }
         self.read(&mut arrivals);

@@ -1,4 +1,4 @@
-//! A connection to the server that a terminal shows: in this process, or over a socket. It carries frames of `gemini-a2a.v1`.
+//! The interface of a connection to a server, in this process or over a socket. It carries frames of `gemini-a2a.v1`.
 
 use std::os::fd::BorrowedFd;
 
@@ -7,15 +7,15 @@ use std::os::fd::BorrowedFd;
 pub enum LinkEvent {
     Connected,
     Frame(String),
-    /// The connection is gone and is made again at this time of the monotonic clock, in milliseconds.
+    /// The connection is lost; the next attempt is made at this time of the monotonic clock, in milliseconds.
     Lost {
         retry_at: u64,
     },
-    /// There will be no connection any more, and why.
+    /// The connection is closed for good, for this reason.
     Closed(String),
 }
 
-/// Driven by the loop of the terminal, which polls `fd` and calls `advance` on an event, at `due`, and after `send`.
+/// A connection. The loop of the terminal polls `fd`, and calls `advance` on an event, at `due`, and after `send`.
 pub trait Link {
     /// The descriptor to poll; None while there is no connection.
     fn fd(&self) -> Option<BorrowedFd<'_>>;

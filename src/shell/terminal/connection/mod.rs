@@ -1,4 +1,4 @@
-//! The connection of a terminal to its server.
+//! The connection of a terminal to a server.
 
 pub(in crate::shell::terminal) mod in_process;
 pub mod link;

@@ -1,4 +1,4 @@
-//! Finds the server of an attached terminal and connects to it. Resolving names and connecting may take long, so a thread does it.
+//! Finds the server of an attached terminal and connects to it, in a thread: resolving names and connecting may take long.
 //!
 //! A server of this user and machine is reached over its Unix socket, also if its port was given: the kernel tells the server which
 //! process is at the other end, although nobody may look into that process. Over TCP the server would have to look, and while a
@@ -23,16 +23,16 @@ use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-/// The server to connect to, and where the servers of this user say where they are.
+/// The server to connect to.
 #[derive(Clone, Debug)]
 pub struct ServerAddress {
-    /// For messages.
+    /// The server's name in messages.
     pub name: String,
     pub remote: Remote,
     pub instances: PathBuf,
-    /// The credential to show.
+    /// The credential that is sent.
     pub token: Option<Secret>,
-    /// How certificates are checked; None: without TLS.
+    /// How certificates are checked; None without TLS.
     pub tls: Option<Arc<ClientConfig>>,
 }
 
@@ -46,7 +46,7 @@ pub fn newest_server(instances: &Path, token: Option<Secret>) -> Option<ServerAd
     Some(ServerAddress { name, remote, instances: instances.to_owned(), token, tls: None })
 }
 
-/// The server's own socket, which is the last one: at others a credential may be needed.
+/// The server's default Unix socket, which is its last listener: another socket may need a credential.
 fn unix_socket(instance: &Instance) -> Option<PathBuf> {
     instance.listen.iter().rev().find_map(|listen| listen.strip_prefix("unix:")).map(PathBuf::from)
 }
@@ -74,7 +74,7 @@ impl Attempt {
         self.ended.as_fd()
     }
 
-    /// The connection, which does not block; None while the attempt is under way.
+    /// The connection, which is non-blocking; None while the attempt is under way.
     pub fn result(&self) -> Option<io::Result<Stream>> {
         match self.result.try_recv() {
             Ok(result) => Some(result),
@@ -116,7 +116,7 @@ impl ServerAddress {
     }
 }
 
-/// A server that accepts nothing is an error at once: waiting for it could take for ever.
+/// Fails at once if the server does not accept connections; a blocking connect could wait for ever.
 fn connect_unix(path: &Path) -> io::Result<Stream> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;

@@ -1,5 +1,5 @@
-//! The bytes of a connection to a server, over TLS or without it. The handshake of TLS waits and is made by the thread that connects;
-//! afterwards reading and writing never wait.
+//! The byte stream of a connection to a server, with or without TLS. The TLS handshake blocks, so the thread that connects makes it;
+//! afterwards reading and writing do not block.
 
 use crate::limits::ui::LINK_CONNECT_MS;
 use rustls::pki_types::pem::PemObject;
@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The only protocol that we speak over TLS.
+/// The application protocol that is negotiated with ALPN.
 const HTTP_1_1: &[u8] = b"http/1.1";
 
 pub enum Stream {
@@ -69,7 +69,7 @@ pub fn handshake(mut socket: TcpStream, config: Arc<ClientConfig>, host: &str) -
             return Err(io::Error::new(ErrorKind::InvalidData, why));
         }
         if let Err(error) = connection.process_new_packets() {
-            // Tell the server why; whether it can be told does not matter.
+            // Sends the alert with the reason; whether the server receives it does not matter.
             let _ = connection.write_tls(&mut socket);
             return Err(insecure(&error));
         }
@@ -151,7 +151,7 @@ impl Write for Stream {
         }
     }
 
-    /// Writes what waits for the socket, as far as it takes it.
+    /// Writes buffered bytes, as many as the socket accepts.
     fn flush(&mut self) -> io::Result<()> {
         match self {
             Stream::Plain(_) => Ok(()),
@@ -176,7 +176,7 @@ impl Tls {
         let count = self.connection.writer().write(bytes)?;
         match self.write_out() {
             Err(error) if error.kind() != ErrorKind::WouldBlock => Err(error),
-            // It takes no more until the socket does.
+            // The TLS buffer is full until the socket accepts bytes.
             Err(_) if count == 0 && !bytes.is_empty() => Err(ErrorKind::WouldBlock.into()),
             Ok(()) | Err(_) => Ok(count),
         }

@@ -1,7 +1,7 @@
-//! A connection to a server over WebSocket, for an attached terminal. It is made again whenever it is lost, for ever; what was under way
-//! is sent again by `ui/client.rs`, which knows what the server has answered. Knows nothing of what the messages say.
+//! A connection to a server over WebSocket, for an attached terminal. A lost connection is made again, without a limit of attempts;
+//! `ui/client.rs` then sends again the calls that the server has not answered. The contents of messages are not read here.
 //!
-//! `tungstenite` reads and writes the frames. It writes into a queue of ours, so that its length is known and has a limit.
+//! `tungstenite` reads and writes the frames. It writes into [`QueuedStream`], whose queue has a limit.
 
 use crate::base::buf::Buf;
 use crate::base::id::Entropy;
@@ -25,7 +25,7 @@ use tungstenite::protocol::{Message, Role, WebSocket, WebSocketConfig};
 use tungstenite::{Bytes, Error};
 
 const PROTOCOL: &str = "gemini-a2a.v1";
-/// Follows no task for now.
+/// The `taskId` of a connection that follows no task yet.
 const LATER: &str = "next";
 
 pub struct WebSocketLink {
@@ -39,7 +39,7 @@ pub struct WebSocketLink {
 }
 
 enum LinkState {
-    /// There is no connection before this time.
+    /// The next attempt is made at this time.
     Waiting {
         until: u64,
     },
@@ -52,34 +52,34 @@ struct Handshake {
     queue: QueuedStream,
     ask: HandshakeRequest,
     answer: Vec<u8>,
-    /// None until the first look at the clock.
+    /// When the handshake times out; None before the first call of `advance`.
     until: Option<u64>,
 }
 
 struct OpenSocket {
     socket: WebSocket<QueuedStream>,
-    /// When the server last sent anything, and when it was last asked for a sign of life; None before the first turn.
+    /// When the server last sent anything; None before the first call of `advance`. `last_ping` is the time of the last ping.
     last_heard: Option<u64>,
     last_ping: u64,
-    /// Messages may be left, whether or not more bytes come.
+    /// More messages may be buffered, so `advance` is to be called again even if no bytes come.
     may_have_more: bool,
 }
 
 /// Why there is no connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// Nobody answers, or the connection broke.
+    /// The server does not answer, or the connection broke.
     Unreachable(String),
     Denied(Denied),
     /// There is no TLS, or the certificate is not valid.
     Insecure(String),
-    /// The server has ended the connection because of the credential, with this reason.
+    /// The server has closed the connection because of the credential, with this reason.
     Revoked(String),
 }
 
-/// The codes that a server closes a connection with when its credential is revoked, or has other rights than before.
+/// The close codes of a server for a credential that was revoked or whose rights have changed.
 const REVOKED: [u16; 2] = [4401, 4403];
-/// What to do without a valid credential.
+/// How to give a valid credential.
 const NEEDS_TOKEN: &str = "give its token in GEMINI_A2A_TOKEN or with --token-file FILE";
 
 impl Failure {
@@ -88,7 +88,7 @@ impl Failure {
             Failure::Unreachable(why) => format!("cannot connect to {server}: {why}; is the server running there?"),
             Failure::Insecure(why) => format!("cannot connect to {server}: {why}"),
             Failure::Denied(Denied::Foreign(how)) => format!("{server} is no gemini-a2a server: {how}"),
-            // Errors of some requests are answers of HTTP that have succeeded.
+            // Some errors come with the HTTP status 200.
             Failure::Denied(Denied::Status(200, Some(why))) => format!("{server} refuses: {why}"),
             Failure::Denied(Denied::Status(401, why)) => {
                 let why = why.as_deref().unwrap_or("it needs a credential").trim_end_matches('.');
@@ -113,7 +113,7 @@ impl Failure {
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Failure {
         match error.kind() {
-            // What is not TLS, or not trusted.
+            // `tls.rs` reports a failed handshake or an invalid certificate with this kind.
             ErrorKind::InvalidData => Failure::Insecure(error.to_string()),
             _ => Failure::Unreachable(error.to_string()),
         }
@@ -127,15 +127,15 @@ impl From<Error> for Failure {
 }
 
 impl WebSocketLink {
-    /// A connection for a client of this name. If it is for a task, there must be that task at first; no other records come before a
-    /// `watch`.
+    /// A connection for a client of this name. If a task is given, the first connection fails unless the server has it. No records come
+    /// before a `watch`.
     pub fn new(address: ServerAddress, client: &str, task: Option<&str>, entropy: Entropy) -> WebSocketLink {
         let client = percent::encoded(client);
         let target = format!("/ws?client={client}&taskId={}", percent::encoded(task.unwrap_or(LATER)));
         WebSocketLink { address, client, target, entropy, phase: LinkState::Waiting { until: 0 }, failures: 0 }
     }
 
-    /// Waits for the first connection. `advance` reports it.
+    /// Waits for the first connection, which the next `advance` reports.
     pub fn open(mut self) -> Result<WebSocketLink, Failure> {
         let clock = Clock::start();
         while !matches!(self.phase, LinkState::Open(_)) {
@@ -161,7 +161,7 @@ impl WebSocketLink {
         }
     }
 
-    /// Does what can be done now; returns the next phase if this one is over.
+    /// Does what can be done without waiting; returns the next state if this one is over.
     fn step(&mut self, now: u64, arrivals: &mut Vec<LinkEvent>) -> Result<Option<LinkState>, Failure> {
         match &mut self.phase {
             LinkState::Waiting { until } if now < *until => Ok(None),
@@ -241,11 +241,11 @@ impl Link for WebSocketLink {
     }
 
     fn send(&mut self, frame: &str) {
-        // Without a connection it is dropped: the client sends it again if it matters.
+        // Without a connection the frame is dropped: the client sends it again if needed.
         if let LinkState::Open(open) = &mut self.phase
             && open.socket.get_ref().out.len() <= LINK_QUEUE_BYTES
         {
-            // The only error is a connection that is closing; the next turn reports it.
+            // Writing fails only if the connection is closing, which the next `advance` reports.
             let _ = open.socket.write(Message::text(frame));
         }
     }
@@ -256,7 +256,7 @@ impl Link for WebSocketLink {
             match self.step(now_ms, &mut arrivals) {
                 Ok(Some(next)) => self.phase = next,
                 Ok(None) => return arrivals,
-                // Without another credential the server would only refuse again.
+                // The server would refuse the same credential again.
                 Err(failure @ (Failure::Revoked(_) | Failure::Denied(Denied::Status(401, _)))) => {
                     self.phase = LinkState::Waiting { until: u64::MAX };
                     arrivals.push(LinkEvent::Closed(failure.sentence(&self.address.name)));
@@ -313,7 +313,7 @@ impl Handshake {
 }
 
 impl OpenSocket {
-    /// Returns whether a message came.
+    /// Reads messages and sends pings. Returns whether a message came.
     fn advance(&mut self, now: u64, arrivals: &mut Vec<LinkEvent>) -> Result<bool, Failure> {
         let mut last_heard = *self.last_heard.get_or_insert_with(|| {
             arrivals.push(LinkEvent::Connected);
@@ -348,7 +348,7 @@ impl OpenSocket {
             self.socket.write(Message::Ping(Bytes::new()))?;
             self.last_ping = now;
         }
-        // The answers to pings.
+        // Writes the pongs, which are answers to the server's pings.
         self.socket.flush()?;
         self.socket.get_mut().write_out()?;
         Ok(arrivals.iter().any(|arrival| matches!(arrival, LinkEvent::Frame(_))))
@@ -359,7 +359,7 @@ fn ended() -> Failure {
     Failure::Unreachable("it closed the connection".into())
 }
 
-/// The connection, with the output that it has not taken yet.
+/// A connection with the queue of bytes that it has not accepted yet.
 struct QueuedStream {
     stream: Stream,
     out: Buf,
