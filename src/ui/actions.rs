@@ -75,8 +75,8 @@ impl Ui {
     }
 
     pub(super) fn switch_debug(&mut self, now: Now) {
-        self.debug = !self.debug;
-        self.toast(if self.debug { "Debug lines are shown" } else { "Debug lines are hidden" }, now);
+        self.setup.debug = !self.setup.debug;
+        self.toast(if self.setup.debug { "Debug lines are shown" } else { "Debug lines are hidden" }, now);
     }
 
     fn edit_draft(&mut self) {

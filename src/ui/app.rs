@@ -53,14 +53,12 @@ pub struct Ui {
     /// The pieces of a blob that is being fetched.
     pub(super) blob_bytes: Vec<u8>,
     pub(super) banner_printed: bool,
-    pub(super) debug: bool,
     /// Other clients use the server, too, so this terminal does not replace its live session.
     pub(super) is_attached: bool,
     pub(super) keyboard: Keyboard,
     decoder: Decoder,
     pub(super) typing: Typing,
     pub(super) editing: Option<Editing>,
-    terminal: String,
 }
 
 /// The times and the meaning of the last keys.
@@ -137,13 +135,11 @@ impl Ui {
             acts: Vec::new(),
             blob_bytes: Vec::new(),
             banner_printed: false,
-            debug: setup.debug,
             is_attached: setup.attached,
             keyboard: Keyboard::Legacy,
             decoder: Decoder::default(),
             typing: Typing::default(),
             editing: None,
-            terminal: setup.terminal.clone(),
             setup,
         };
         ui.composer.commands = ui.commands();
@@ -173,7 +169,7 @@ impl Ui {
                     self.toast(notice, now);
                 }
             }
-            Input::Log(line) if self.debug => {
+            Input::Log(line) if self.setup.debug => {
                 self.transcript.print(BlockKind::Tool, vec![Line::new(Role::Muted, line)])
             }
             Input::Log(_) => {}
@@ -336,12 +332,12 @@ impl Ui {
                 self.control_sequences.push_str("\x1b[>1u");
             }
             Reply::Attributes if self.keyboard == Keyboard::Legacy => {
-                if ["xterm", "tmux", "mintty"].iter().any(|name| self.terminal.to_lowercase().starts_with(name)) {
+                if ["xterm", "tmux", "mintty"].iter().any(|name| self.setup.terminal.to_lowercase().starts_with(name)) {
                     self.keyboard = Keyboard::Xterm;
                     self.control_sequences.push_str("\x1b[>4;2m");
                 }
             }
-            Reply::Version(name) => self.terminal = name,
+            Reply::Version(name) => self.setup.terminal = name,
             Reply::Background(colour) => {
                 // tmux reports white when it does not know the background.
                 if !(self.setup.inside_tmux && colour == [255; 3]) {
@@ -351,10 +347,6 @@ impl Ui {
             }
             Reply::Kitty | Reply::Attributes | Reply::Synchronised(_) | Reply::Position => {}
         }
-    }
-
-    pub(super) fn terminal(&self) -> &str {
-        &self.terminal
     }
 
     fn lost(&mut self, retry_at: u64, now: Now) {
@@ -469,7 +461,7 @@ impl Ui {
             Event::Closed { .. } => self.leave_command(),
             // The context window depends on the model.
             Event::Tuned { model: Some(_), .. } if self.history_end.is_none() => self.call(ServerCall::About),
-            Event::Traced { .. } | Event::Paused | Event::ResultsSent | hooks!() if self.debug => {
+            Event::Traced { .. } | Event::Paused | Event::ResultsSent | hooks!() if self.setup.debug => {
                 let event = serde_json::to_string(&record.event).unwrap_or_default();
                 let line = Line::new(Role::Muted, &format!("{} {event}", record.seq.0));
                 self.transcript.print(BlockKind::Tool, vec![line.clipped(PROSE_COLUMNS)]);

@@ -37,10 +37,6 @@
 //! read.
 
 pub mod client;
-pub mod dialogs;
-pub mod format;
-pub mod input;
-pub mod output;
 pub mod scene;
 
 #[cfg(feature = "tui")]
@@ -49,6 +45,14 @@ mod actions;
 pub mod app;
 #[cfg(feature = "tui")]
 mod commands;
+#[cfg(feature = "tui")]
+pub mod dialogs;
+#[cfg(feature = "tui")]
+pub mod format;
+#[cfg(feature = "tui")]
+pub mod input;
+#[cfg(feature = "tui")]
+pub mod output;
 #[cfg(feature = "tui")]
 mod replies;
 #[cfg(feature = "tui")]

@@ -9,7 +9,7 @@ use crate::base::id::TaskId;
 use crate::shell::event_loop::sys;
 use crate::task::machine::state::TaskState;
 use crate::ui::client::ServerCall;
-use crate::ui::output::block::Viewer;
+use crate::ui::output::block::{Viewer, age_text};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -86,7 +86,7 @@ fn list(connection: &mut Connection, output: Output, all: bool) -> Result<(), Cl
     let width = ids.iter().map(|id| id.len()).max().unwrap_or(0);
     for (brief, id) in known.iter().zip(&ids) {
         let title = brief.title.lines().next().unwrap_or_default();
-        let age = age(now.saturating_sub(brief.at));
+        let age = age_text(now.saturating_sub(brief.at));
         output.prose(format!("{id:<width$}  {:<15} {age:>4}  {title}", brief.state).trim_end())?;
     }
     Ok(())
@@ -98,15 +98,6 @@ fn short<'a>(task: &'a TaskId, known: &[Brief]) -> &'a str {
     match id.get(..SHORT) {
         Some(begin) if known.iter().filter(|brief| brief.task.as_str().starts_with(begin)).count() == 1 => begin,
         Some(_) | None => id,
-    }
-}
-
-fn age(ms: u64) -> String {
-    match ms / 1_000 {
-        seconds @ ..60 => format!("{seconds}s"),
-        seconds @ ..3_600 => format!("{}m", seconds / 60),
-        seconds @ ..86_400 => format!("{}h", seconds / 3_600),
-        seconds => format!("{}d", seconds / 86_400),
     }
 }
 
@@ -154,7 +145,7 @@ mod tests {
 
     #[test]
     fn ages_have_one_unit() {
-        let ages = [0, 59_999, 60_000, 3_599_999, 7_200_000, 86_400_000].map(age);
+        let ages = [0, 59_999, 60_000, 3_599_999, 7_200_000, 86_400_000].map(age_text);
         assert_eq!(ages, ["0s", "59s", "1m", "59m", "2h", "1d"]);
     }
 }

@@ -114,29 +114,19 @@ impl Dialog {
         matches!(&self.kind, DialogKind::Inquiry(InquiryDialog { draft: Some(_), .. }))
     }
 
-    /// The labels of the answers.
-    pub fn labels(&self) -> Vec<String> {
-        match &self.kind {
-            DialogKind::Approval(approval) => approval.choices.iter().map(|(label, _)| label.clone()).collect(),
-            DialogKind::Inquiry(inquiry_dialog) => {
-                inquiry_dialog.options().into_iter().map(|(label, _)| label).collect()
-            }
-            DialogKind::Picker(picker) => picker.matching().iter().map(|(line, _)| line.content()).collect(),
-        }
-    }
-
     /// The labels of the answers, each with a description, which may be empty.
     pub fn choices(&self) -> Vec<(String, String)> {
+        let label = |label: String| (label, String::new());
         match &self.kind {
+            DialogKind::Approval(approval) => approval.choices.iter().map(|(text, _)| label(text.clone())).collect(),
             DialogKind::Inquiry(inquiry_dialog) => inquiry_dialog.options(),
-            DialogKind::Approval(_) | DialogKind::Picker(_) => {
-                self.labels().into_iter().map(|label| (label, String::new())).collect()
-            }
+            DialogKind::Picker(picker) => picker.matching().iter().map(|(line, _)| label(line.content())).collect(),
         }
     }
 
-    fn count(&self) -> usize {
-        self.labels().len()
+    /// The number of answers.
+    pub fn count(&self) -> usize {
+        self.choices().len()
     }
 
     pub fn take(&mut self, input: &TerminalInput) -> DialogOutcome {

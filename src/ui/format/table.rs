@@ -2,7 +2,7 @@
 
 use crate::ui::format::style::Role;
 use crate::ui::format::text::width;
-use crate::ui::format::wrap::{Line, Span, Wrap, breaks, row, words};
+use crate::ui::format::wrap::{Line, Span, paragraph, words};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Align {
@@ -179,12 +179,12 @@ fn longest_word(cell: &Cell) -> usize {
     words(cell, usize::MAX).iter().map(|word| word.width).max().unwrap_or(0)
 }
 
+/// The rows of a cell; none if it is empty.
 fn wrapped(cell: &Cell, max_width: usize) -> Vec<Line> {
-    let words = words(cell, max_width);
-    let starts = breaks(&words, max_width);
     let none = Span { role: Role::Text, text: String::new() };
-    let end = |at: usize| starts.get(at + 1).copied().unwrap_or(words.len());
-    starts.iter().enumerate().map(|(at, start)| row(&none, &words[*start..end(at)], Wrap::Soft)).collect()
+    let mut rows = paragraph(&none, &none, cell, max_width);
+    rows.retain(|row| !row.spans.is_empty());
+    rows
 }
 
 /// The widths of columns: what each needs or a fair share, and at least its longest word. None if the longest words do not fit.

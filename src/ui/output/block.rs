@@ -82,6 +82,12 @@ pub fn duration_text(ms: u64) -> Option<String> {
     Some(shown.map(|(number, unit)| format!("{number}{unit}")).collect::<Vec<_>>().join(" "))
 }
 
+/// A duration with its largest unit.
+pub fn age_text(ms: u64) -> String {
+    let text = duration_text(ms).unwrap_or_else(|| "0s".into());
+    text.split(' ').next().unwrap_or_default().to_owned()
+}
+
 /// The numbers of changed lines: `+4 −1`.
 pub fn changes(added: usize, removed: usize) -> String {
     match (added, removed) {

@@ -271,8 +271,7 @@ impl Ui {
             open.focused = true;
             open.painted = Some(now.mono_ms.saturating_sub(ARM_MS));
             if matches!(open.dialog.kind, DialogKind::Picker(_)) {
-                let number =
-                    text.parse::<usize>().ok().filter(|number| (1..=open.dialog.labels().len()).contains(number));
+                let number = text.parse::<usize>().ok().filter(|number| (1..=open.dialog.count()).contains(number));
                 open.dialog.selected = number.map_or(0, |number| number - 1);
                 let code = if number.is_some() { Code::Enter } else { Code::Esc };
                 return self.dialog_key(&TerminalInput::Key(Key { code, mods: Mods::NONE }), now);

@@ -337,7 +337,7 @@ impl Ui {
         let subject = name.map_or(String::new(), |name| format!(": {name}"));
         let text: String =
             plain(&format!("gemini-a2a {what}{subject} ({folder})"), Reading::Literal).chars().take(100).collect();
-        let program = self.terminal().to_lowercase();
+        let program = self.setup.terminal.to_lowercase();
         let knows = |names: &[&str]| names.iter().any(|name| program.contains(name));
         let message = match () {
             _ if self.setup.notify == Notify::Bell => return,

@@ -110,10 +110,7 @@ impl Call {
 
     pub(super) fn print(&mut self, text: &str) {
         self.output_bytes += text.len() as u64;
-        self.output_lines += text.matches('\n').count() as u64;
-        self.output.push_str(text);
-        let cut = self.output.len().saturating_sub(LIVE_TAIL_BYTES);
-        self.output.drain(..self.output.ceil_char_boundary(cut));
+        append_output(&mut self.output, &mut self.output_lines, text);
     }
 
     pub(super) fn end(&mut self, ending: &Arc<Ending>, at: u64) {
@@ -129,4 +126,12 @@ impl Call {
         }
         self.ending = Some(ending.clone());
     }
+}
+
+/// Adds a piece of output and counts its lines. Only the end of a long output is stored.
+pub(super) fn append_output(output: &mut String, lines: &mut u64, piece: &str) {
+    *lines += piece.matches('\n').count() as u64;
+    output.push_str(piece);
+    let cut = output.len().saturating_sub(LIVE_TAIL_BYTES);
+    output.drain(..output.ceil_char_boundary(cut));
 }

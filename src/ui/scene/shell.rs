@@ -1,8 +1,8 @@
 //! A shell command that a user runs in the session, with `!` in the terminal.
 
-use crate::limits::LIVE_TAIL_BYTES;
 use crate::task::log::record::Record;
 use crate::task::message::Source;
+use crate::ui::scene::call::append_output;
 use crate::ui::scene::{NoteWord, Scene};
 use serde::Serialize;
 
@@ -54,10 +54,7 @@ impl Scene {
 
     pub(super) fn append_shell_output(&mut self, text: &str) {
         if let Some(shell) = self.shell.as_mut().filter(|shell| shell.runs()) {
-            shell.output_lines += text.matches('\n').count() as u64;
-            shell.output.push_str(text);
-            let cut = shell.output.len().saturating_sub(LIVE_TAIL_BYTES);
-            shell.output.drain(..shell.output.ceil_char_boundary(cut));
+            append_output(&mut shell.output, &mut shell.output_lines, text);
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::base::test_random::Random;
+use crate::ui::input::bind::name;
 
 /// Inputs as short texts: `ctrl-a`, `"text"`, `paste "…"`.
 fn words(inputs: &[TerminalInput]) -> String {
@@ -12,17 +13,7 @@ fn words(inputs: &[TerminalInput]) -> String {
         TerminalInput::Focus(focus) => format!("focus {focus}"),
         TerminalInput::Reply(reply) => format!("{reply:?}"),
         TerminalInput::Junk => "junk".into(),
-        TerminalInput::Key(Key { code, mods }) => {
-            let names = [(Mods::CTRL, "ctrl-"), (Mods::ALT, "alt-"), (Mods::SHIFT, "shift-")];
-            let mods: String = names.into_iter().filter(|(bit, _)| mods.has(*bit)).map(|(_, name)| name).collect();
-            let code = match code {
-                Code::Char(' ') => "space".to_owned(),
-                Code::Char(c) => c.to_string(),
-                Code::Function(n) => format!("f{n}"),
-                other => format!("{other:?}").to_lowercase(),
-            };
-            mods + &code
-        }
+        TerminalInput::Key(key) => name(*key),
     };
     inputs.iter().map(word).collect::<Vec<_>>().join(" ")
 }
