@@ -210,6 +210,30 @@ pub struct CommandInfo {
     pub arguments: Vec<String>,
 }
 
+/// A task in the server's answer to `briefs`.
+#[derive(Clone, Debug, Deserialize)]
+pub struct TaskBrief {
+    pub task: TaskId,
+    #[serde(default)]
+    pub state: String,
+    /// Unix milliseconds of the last change.
+    pub at: u64,
+    #[serde(default)]
+    pub title: String,
+    /// The number of prompts.
+    #[serde(default)]
+    pub turns: usize,
+    /// The number of questions that wait for an answer.
+    #[serde(default)]
+    pub waiting: usize,
+    pub workspace: Option<String>,
+    /// Whether it is a live session.
+    #[serde(default)]
+    pub live: bool,
+    #[serde(default)]
+    pub failed: bool,
+}
+
 #[derive(Deserialize)]
 struct Envelope<'a> {
     id: Option<u64>,

@@ -5,14 +5,14 @@ use crate::base::id::TaskId;
 use crate::limits::ui::COPY_CHARS;
 use crate::task::policy::Mode;
 use crate::ui::app::{PickerPurpose, Ui};
-use crate::ui::client::{ServerCall, SessionChoice};
+use crate::ui::client::{ServerCall, SessionChoice, TaskBrief};
 use crate::ui::dialogs::dialog::{Dialog, DialogKind, Picker, Selection};
 use crate::ui::format::columns::{broken_columns, columns};
 use crate::ui::format::style::Role;
 use crate::ui::format::wrap::Line;
 use crate::ui::input::bind;
 use crate::ui::input::composer::Command;
-use crate::ui::output::block::{duration_text, lowercase_first, plural};
+use crate::ui::output::block::{age_text, lowercase_first, plural};
 use crate::ui::output::status::mode_word;
 use crate::ui::{TrustChoice, TrustQuestion, UiEffect};
 use base64::Engine;
@@ -146,32 +146,29 @@ impl Ui {
 
     /// Opens the list of sessions, from the server's answer to `briefs`.
     pub(super) fn pick_session(&mut self, briefs: &Value, now: Now) {
-        let mut tasks = briefs["tasks"].as_array().cloned().unwrap_or_default();
-        let here = self.transcript.viewer.workspace.clone();
-        tasks.retain(|task| task["workspace"].as_str().is_none_or(|place| here.is_empty() || place == here));
+        let mut tasks: Vec<TaskBrief> = serde_json::from_value(briefs["tasks"].clone()).unwrap_or_default();
+        let here = self.transcript.viewer.workspace.as_str();
+        tasks.retain(|task| task.workspace.as_deref().is_none_or(|dir| here.is_empty() || dir == here));
         if tasks.is_empty() {
             return self.toast("There are no earlier sessions", now);
         }
-        let text = |task: &Value, name: &str| task[name].as_str().unwrap_or_default().to_owned();
-        let row = |task: &Value| {
-            let age = now.unix_ms.saturating_sub(task["at"].as_u64().unwrap_or(now.unix_ms));
-            let age = duration_text(age / 60_000 * 60_000)
-                .map_or("now".into(), |time| format!("{} ago", time.split(' ').next().unwrap_or_default()));
-            let mut facts = plural(task["turns"].as_u64().unwrap_or(0) as usize, "prompt");
-            let state = text(task, "state");
-            let is = |name: &str| task[name].as_bool().unwrap_or(false);
-            let word = match state.as_str() {
-                _ if is("live") => "open",
-                _ if is("failed") => "failed",
-                "" | "input_required" | "input-required" => "",
-                state => state,
+        let row = |task: &TaskBrief| {
+            let age = match now.unix_ms.saturating_sub(task.at) {
+                ..60_000 => "now".into(),
+                age => format!("{} ago", age_text(age)),
             };
-            facts += &Some(word).filter(|word| !word.is_empty()).map_or(String::new(), |word| format!(" · {word}"));
-            vec![age, text(task, "title"), facts]
+            let prompts = plural(task.turns, "prompt");
+            let facts = match task.state.as_str() {
+                _ if task.live => format!("{prompts} · open"),
+                _ if task.failed => format!("{prompts} · failed"),
+                "" | "input_required" | "input-required" => prompts,
+                state => format!("{prompts} · {state}"),
+            };
+            vec![age, task.title.clone(), facts]
         };
         let rows: Vec<Vec<String>> = tasks.iter().map(row).collect();
         let lines = columns(&rows, &[Role::Muted, Role::Text, Role::Muted]);
-        let entries = lines.into_iter().zip(tasks.iter().map(|task| text(task, "task"))).collect();
+        let entries = lines.into_iter().zip(tasks.iter().map(|task| task.task.to_string())).collect();
         let viewer = &self.transcript.viewer;
         let title = Line::new(Role::Strong, &format!("Sessions in {}", viewer.directory(&viewer.workspace)));
         let hint = "Enter continues · type to filter · d deletes · Esc back";

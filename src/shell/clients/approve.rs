@@ -3,14 +3,14 @@
 use super::ClientError;
 use super::connection::{Connection, ConnectionEvent, error};
 use super::output::Output;
-use super::tasks::{Brief, briefs, resolve};
+use super::tasks::{briefs, resolve};
 use crate::args::clients::Approve;
 use crate::base::id::TaskId;
 use crate::limits::CALL_BYTES;
 use crate::task::log::event::Event;
 use crate::task::message::Source;
 use crate::task::spec::{Answers, Choice, Question};
-use crate::ui::client::ServerCall;
+use crate::ui::client::{ServerCall, TaskBrief};
 use crate::ui::dialogs::dialog::Dialog;
 use crate::ui::output::block::{Viewer, subject, tool_name};
 use crate::ui::scene::{Call, Scene};
@@ -37,7 +37,7 @@ pub fn run(
     args: &Approve,
 ) -> Result<(), ClientError> {
     // A named call may have been answered already; then its task says by whom.
-    let may_have = |brief: &Brief| brief.waiting > 0 || args.call.is_some();
+    let may_have = |brief: &TaskBrief| brief.waiting > 0 || args.call.is_some();
     let tasks: Vec<TaskId> = match task_name {
         Some(name) => vec![resolve(connection, name)?],
         None => briefs(connection)?.into_iter().filter(may_have).map(|brief| brief.task).take(TASKS_SEARCHED).collect(),

@@ -8,28 +8,15 @@ use crate::args::clients::TasksAction;
 use crate::base::id::TaskId;
 use crate::shell::event_loop::sys;
 use crate::task::machine::state::TaskState;
-use crate::ui::client::ServerCall;
+use crate::ui::client::{ServerCall, TaskBrief};
 use crate::ui::output::block::{Viewer, age_text};
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// The first characters of an id that are shown, if no other id begins with them.
 const SHORT: usize = 8;
 
-/// A task in the server's answer to `briefs`.
-#[derive(Clone, Debug, Deserialize)]
-pub struct Brief {
-    pub task: TaskId,
-    pub state: String,
-    /// Unix milliseconds of the last change.
-    pub at: u64,
-    pub title: String,
-    /// The number of questions that wait for an answer.
-    pub waiting: u64,
-}
-
 /// The tasks that the server knows.
-pub fn briefs(connection: &mut Connection) -> Result<Vec<Brief>, ClientError> {
+pub fn briefs(connection: &mut Connection) -> Result<Vec<TaskBrief>, ClientError> {
     let mut answer = connection.call(ServerCall::Briefs)?;
     let unknown = |_| ClientError::Failure(format!("{} does not list its tasks", connection.server));
     serde_json::from_value(answer["tasks"].take()).map_err(unknown)
@@ -71,11 +58,11 @@ pub fn run(
 
 fn list(connection: &mut Connection, output: Output, all: bool) -> Result<(), ClientError> {
     let mut known = briefs(connection)?;
-    let is_over = |brief: &Brief| TaskState::from_word(&brief.state).is_some_and(TaskState::is_terminal);
+    let is_over = |brief: &TaskBrief| TaskState::from_word(&brief.state).is_some_and(TaskState::is_terminal);
     known.retain(|brief| all || !is_over(brief));
     known.sort_by_key(|brief| std::cmp::Reverse(brief.at));
     if output.json {
-        let task = |brief: &Brief| {
+        let task = |brief: &TaskBrief| {
             json!({ "taskId": brief.task, "state": brief.state, "at": brief.at, "title": brief.title,
                     "waiting": brief.waiting })
         };
@@ -93,7 +80,7 @@ fn list(connection: &mut Connection, output: Output, all: bool) -> Result<(), Cl
 }
 
 /// The beginning of an id, if it is that of no other task.
-fn short<'a>(task: &'a TaskId, known: &[Brief]) -> &'a str {
+fn short<'a>(task: &'a TaskId, known: &[TaskBrief]) -> &'a str {
     let id = task.as_str();
     match id.get(..SHORT) {
         Some(begin) if known.iter().filter(|brief| brief.task.as_str().starts_with(begin)).count() == 1 => begin,
@@ -136,8 +123,8 @@ mod tests {
 
     #[test]
     fn ids_are_short_if_that_is_enough() {
-        let known: Vec<Brief> = ["abcdefgh-1", "abcdefgh-2", "12345678-1", "tiny"]
-            .map(|task| Brief { task: task.into(), state: String::new(), at: 0, title: String::new(), waiting: 0 })
+        let known: Vec<TaskBrief> = ["abcdefgh-1", "abcdefgh-2", "12345678-1", "tiny"]
+            .map(|task| serde_json::from_value(json!({"task": task, "at": 0})).expect("a brief"))
             .into();
         let shown: Vec<&str> = known.iter().map(|brief| short(&brief.task, &known)).collect();
         assert_eq!(shown, ["abcdefgh-1", "abcdefgh-2", "12345678", "tiny"]);
