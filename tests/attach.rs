@@ -1,5 +1,5 @@
-//! A terminal that is attached to a server over WebSocket: the connection breaks, the server ends and comes back, and what people see and
-//! say arrives once. The clock of the terminal is the test's, so that pauses take no time.
+//! Tests of a terminal that is attached over WebSocket: connections break and the server restarts, but every line and every prompt
+//! arrives exactly once. The tests set the terminal's clock, so that pauses take no time.
 
 #[path = "attach/terminal.rs"]
 mod terminal;

@@ -1,4 +1,4 @@
-//! The session in a terminal from outside: the program in a pseudo-terminal.
+//! End-to-end tests of a session in a terminal: the program in a pseudo-terminal.
 
 #[path = "session/ends.rs"]
 mod ends;

@@ -129,13 +129,13 @@ mod tests {
             assert_eq!(warning.is_some_and(|text| text.contains("TLS")), is_warned, "{place}");
             assert_eq!(local.warning(&listens(place)), None);
         }
-        for near in ["127.0.0.1:80", "[::1]:80", "127.8.9.1:0", "unix:/x"] {
-            assert_eq!(local.check(&listens(near)), Ok(()), "{near}");
+        for loopback in ["127.0.0.1:80", "[::1]:80", "127.8.9.1:0", "unix:/x"] {
+            assert_eq!(local.check(&listens(loopback)), Ok(()), "{loopback}");
         }
-        for far in ["0.0.0.0:80", "[::]:80", "192.0.2.1:80"] {
-            let error = local.check(&listens(far)).expect_err(far);
+        for remote in ["0.0.0.0:80", "[::]:80", "192.0.2.1:80"] {
+            let error = local.check(&listens(remote)).expect_err(remote);
             assert!(error.contains("is not a loopback address") && error.contains("--access token"), "{error}");
-            assert_eq!(token.check(&listens(far)), Ok(()), "{far}");
+            assert_eq!(token.check(&listens(remote)), Ok(()), "{remote}");
         }
         let public = AccessSettings { public_url: public_url("https://a.example"), ..AccessSettings::default() };
         assert!(public.check(&[]).expect_err("local").contains("--public-url"));

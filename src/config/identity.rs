@@ -72,9 +72,9 @@ fn is_safe(url: &str) -> bool {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
         None => authority.split(':').next().unwrap_or_default(),
     };
-    let is_near = || host == "localhost" || host.parse().is_ok_and(|ip: ::core::net::IpAddr| ip.is_loopback());
+    let is_loopback = || host == "localhost" || host.parse().is_ok_and(|ip: ::core::net::IpAddr| ip.is_loopback());
     let is_plain = !host.is_empty() && !authority.contains('@') && url.bytes().all(|byte| byte.is_ascii_graphic());
-    is_plain && (scheme == "https" || (scheme == "http" && is_near()))
+    is_plain && (scheme == "https" || (scheme == "http" && is_loopback()))
 }
 
 #[cfg(test)]
@@ -114,8 +114,8 @@ mod tests {
             let error = IdentitySettings::parse(file.to_string().as_bytes()).expect_err(words);
             assert!(error.contains(words), "{error}");
         }
-        for near in ["http://localhost:7/k", "http://127.0.0.1/k", "http://[::1]:7/k"] {
-            assert!(is_safe(near), "{near}");
+        for loopback in ["http://localhost:7/k", "http://127.0.0.1/k", "http://[::1]:7/k"] {
+            assert!(is_safe(loopback), "{loopback}");
         }
     }
 }

@@ -255,7 +255,7 @@ mod tests {
         config_at(args, env, WorkspaceSettings::default())
     }
 
-    fn config_at(args: &str, env: &[(&str, &str)], place: WorkspaceSettings) -> Result<Config, String> {
+    fn config_at(args: &str, env: &[(&str, &str)], local: WorkspaceSettings) -> Result<Config, String> {
         let home = |name: &str| (name == "HOME").then(|| "/home/u".to_owned());
         let env = |name: &str| {
             let documented = OPTIONS.iter().any(|row| row.variable() == name);
@@ -263,22 +263,22 @@ mod tests {
             let given = env.iter().find(|(known, _)| *known == name);
             given.map(|(_, value)| value.to_string()).or_else(|| home(name))
         };
-        Config::new(&flags(args)?, &env, place)
+        Config::new(&flags(args)?, &env, local)
     }
 
     fn endpoint(env: &[(&str, &str)], file: &[(&str, &str)], owner: Owner) -> Endpoint {
         let values = file.iter().map(|(name, value)| (name.to_string(), Secret::new(*value)));
-        let place = WorkspaceSettings {
+        let local = WorkspaceSettings {
             variables: Variables { owner, values: values.collect() },
             ..WorkspaceSettings::default()
         };
-        match config_at("", env, place).unwrap().agent {
+        match config_at("", env, local).unwrap().agent {
             Agent::Gemini(endpoint) => endpoint,
             other => panic!("no model: {other:?}"),
         }
     }
 
-    fn place(trust: Trust, settings: Settings) -> WorkspaceSettings {
+    fn workspace_settings(trust: Trust, settings: Settings) -> WorkspaceSettings {
         WorkspaceSettings { trust, settings, ..WorkspaceSettings::default() }
     }
 
@@ -433,7 +433,7 @@ mod tests {
                 format: settings::Format::Json,
                 text: text.into(),
             };
-            place(Trust::Untrusted, settings::load(&[layer], &|_| None).0)
+            workspace_settings(Trust::Untrusted, settings::load(&[layer], &|_| None).0)
         };
         let text = r#"{"model": {"name": "gemini-2.5-flash"}, "general": {"maxAttempts": 50},
             "tools": {"shell": {"inactivityTimeout": 7}, "truncateToolOutputThreshold": 9}}"#;
@@ -493,7 +493,7 @@ mod tests {
     #[test]
     fn permissive_modes_need_the_operator_and_a_trusted_workspace() {
         let of = |args: &str, env: &[(&str, &str)], trust, settings| {
-            config_at(args, env, place(trust, settings)).map(|config| config.settings.mode)
+            config_at(args, env, workspace_settings(trust, settings)).map(|config| config.settings.mode)
         };
         let plain = Settings::default;
         let auto_edit = || Settings { mode: Mode::AutoEdit, ..Settings::default() };

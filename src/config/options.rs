@@ -122,7 +122,7 @@ impl Row {
     }
 
     /// The description of valid values, for messages.
-    fn wants(&self) -> Cow<'static, str> {
+    fn expected(&self) -> Cow<'static, str> {
         match self.kind {
             Kind::Switch(_) => "true or false".into(),
             Kind::OnOff(_) => "on or off".into(),
@@ -136,16 +136,17 @@ impl Row {
             Kind::Path(..) => "the name of a file or directory".into(),
             Kind::Texts(..) => "a list of texts".into(),
             Kind::OrElse(..) => "a text".into(),
-            Kind::Number(_, wants, _) | Kind::Text(_, wants, _) | Kind::List(_, wants, _) | Kind::InFile(wants, _) => {
-                wants.into()
-            }
+            Kind::Number(_, expected, _)
+            | Kind::Text(_, expected, _)
+            | Kind::List(_, expected, _)
+            | Kind::InFile(expected, _) => expected.into(),
             Kind::Variable => "left out".into(),
         }
     }
 
     /// Sets the option from a flag or a variable. `name` is the one that was used.
     pub fn set(&self, settings: &mut Settings, name: &str, word: &str) -> Result<(), String> {
-        self.set_word(settings, word).ok_or_else(|| format!("{name} must be {}, not {word}", self.wants()))
+        self.set_word(settings, word).ok_or_else(|| format!("{name} must be {}, not {word}", self.expected()))
     }
 
     /// Whether the table has a setter for the value; other variables are read where they are used.
@@ -191,7 +192,7 @@ impl Row {
         };
         set.ok_or_else(|| match self.kind {
             Kind::OnOff(_) => "true or false".into(),
-            _ => self.wants(),
+            _ => self.expected(),
         })
     }
 }

@@ -247,8 +247,8 @@ fn apply(root: &Node, layer: &Layer, settings: &mut Settings, messages: &mut Vec
             let Some(node) = root.at(key).filter(|node| Name::of(key, &node.value) == Name::Option) else { continue };
             let text = if row.by == By::Operator && layer.scope == SettingScope::Workspace {
                 format!("{key} cannot be set by a workspace; it is left out")
-            } else if let Err(wants) = row.set_from_file(settings, node, layer) {
-                format!("{key} must be {wants}; it is left out")
+            } else if let Err(expected) = row.set_from_file(settings, node, layer) {
+                format!("{key} must be {expected}; it is left out")
             } else {
                 continue;
             };

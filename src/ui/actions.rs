@@ -33,7 +33,7 @@ impl Ui {
     }
 
     /// Performs the action of a key that does not go to a dialog.
-    pub(super) fn act(&mut self, action: Action, now: Now) {
+    pub(super) fn perform(&mut self, action: Action, now: Now) {
         let prefixed = std::mem::take(&mut self.typing.prefix);
         let has_question = self.dialog.is_some();
         let plain = !self.composer.is_searching() && !self.composer.has_popup();
@@ -154,7 +154,7 @@ impl Ui {
 
     pub(super) fn remember(&mut self, text: &str) {
         if self.composer.remember(text) {
-            self.acts.push(UiEffect::Remember(text.to_owned()));
+            self.effects.push(UiEffect::Remember(text.to_owned()));
         }
     }
 
@@ -201,7 +201,7 @@ impl Ui {
         let twice = self.typing.quit_at.is_some_and(|at| now.mono_ms.saturating_sub(at) <= QUIT_TWICE_MS);
         self.typing.quit_at = Some(now.mono_ms);
         match twice {
-            true => self.acts.push(UiEffect::Quit),
+            true => self.effects.push(UiEffect::Quit),
             false => self.toast = Some((format!("{key} again quits"), now.mono_ms + QUIT_TWICE_MS)),
         }
         twice
@@ -214,7 +214,7 @@ impl Ui {
                 let text = format!("Not suspended: {} over {url}", sharing(self.clients.len().max(1)));
                 self.toast(text, now);
             }
-            None => self.acts.push(UiEffect::Suspend),
+            None => self.effects.push(UiEffect::Suspend),
         }
     }
 

@@ -49,7 +49,7 @@ pub struct Ui {
     pub(super) painted_at: u64,
     pub(super) notified_at: Option<u64>,
     pub(super) focus: Option<bool>,
-    pub(super) acts: Vec<UiEffect>,
+    pub(super) effects: Vec<UiEffect>,
     /// The pieces of a blob that is being fetched.
     pub(super) blob_bytes: Vec<u8>,
     pub(super) banner_printed: bool,
@@ -132,7 +132,7 @@ impl Ui {
             painted_at: 0,
             notified_at: None,
             focus: None,
-            acts: Vec::new(),
+            effects: Vec::new(),
             blob_bytes: Vec::new(),
             banner_printed: false,
             is_attached: setup.attached,
@@ -193,7 +193,7 @@ impl Ui {
         if let (Some(query), Some(task)) = (self.composer.file_query.take(), self.task.clone()) {
             self.call(ServerCall::Files { task, query, limit: FILES_REQUESTED });
         }
-        std::mem::take(&mut self.acts)
+        std::mem::take(&mut self.effects)
     }
 
     /// When the next tick or frame is due, in milliseconds of the monotonic clock. None: not before the next input.
@@ -259,7 +259,7 @@ impl Ui {
 
     pub(super) fn call(&mut self, call: ServerCall) {
         if let Some(frame) = self.client.send(call) {
-            self.acts.push(UiEffect::Send(frame));
+            self.effects.push(UiEffect::Send(frame));
         }
     }
 
@@ -295,7 +295,7 @@ impl Ui {
                     Some(Action::Redraw) => self.redraw = true,
                     Some(Action::Suspend) => self.suspend(now),
                     _ if is_focused => self.dialog_key(&input, now),
-                    Some(action) => self.act(action, now),
+                    Some(action) => self.perform(action, now),
                     None => self.write(input),
                 }
                 self.typing.key_at = Some(now.mono_ms);
@@ -320,7 +320,7 @@ impl Ui {
     }
 
     pub(super) fn keep_draft(&mut self) {
-        self.acts.push(UiEffect::KeepDraft(self.composer.draft.content()));
+        self.effects.push(UiEffect::KeepDraft(self.composer.draft.content()));
     }
 
     /// Applies a reply of the terminal to one of the queries in `START`.
@@ -364,7 +364,7 @@ impl Ui {
             linear.message("Connected again.", now.mono_ms);
         }
         for frame in self.client.connect() {
-            self.acts.push(UiEffect::Send(frame));
+            self.effects.push(UiEffect::Send(frame));
         }
         self.call(ServerCall::About);
         self.call(ServerCall::Clients);

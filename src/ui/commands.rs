@@ -56,7 +56,7 @@ impl Ui {
         let (name, argument) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         let argument = argument.trim();
         match name {
-            "quit" | "exit" => self.acts.push(UiEffect::Quit),
+            "quit" | "exit" => self.effects.push(UiEffect::Quit),
             "help" => self.help(),
             "clear" | "new" => self.call(ServerCall::Session(SessionChoice::New)),
             "resume" => self.call(ServerCall::Briefs),
@@ -180,7 +180,7 @@ impl Ui {
         self.dialog = None;
         match purpose {
             PickerPurpose::Trust => {
-                self.acts.extend(TrustChoice::from_word(value).map(UiEffect::Trust));
+                self.effects.extend(TrustChoice::from_word(value).map(UiEffect::Trust));
                 if self.client.is_connected() {
                     self.toast("The answer takes effect at the next start", now);
                 }

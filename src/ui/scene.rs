@@ -285,11 +285,11 @@ impl Scene {
 
     /// A slash command was expanded into a prompt: adds a note with the name of the command.
     fn prompt_by_command(&mut self, seq: Seq) {
-        let said = self.items.iter().rev().find_map(|item| match item {
+        let first_word = self.items.iter().rev().find_map(|item| match item {
             Item::Prompt { prompt, .. } => prompt.text.split_whitespace().next(),
             _ => None,
         });
-        let name = said.filter(|word| word.starts_with('/')).unwrap_or_default().to_owned();
+        let name = first_word.filter(|word| word.starts_with('/')).unwrap_or_default().to_owned();
         self.note_before_thinking(seq, NoteWord::CommandPrompted, &name);
     }
 

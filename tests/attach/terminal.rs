@@ -1,4 +1,4 @@
-//! The state machine of the terminal on a real connection, with a terminal of our own that shows what it paints.
+//! The terminal's state machine with a real connection and a terminal model that interprets the painted bytes.
 
 use crate::vt::{Resizing, Vt};
 use gemini_a2a::base::clock::Now;
@@ -91,8 +91,8 @@ impl Terminal {
     }
 
     fn take(&mut self, input: Input) {
-        for act in self.ui.take(input, self.now) {
-            if let UiEffect::Send(frame) = act {
+        for effect in self.ui.take(input, self.now) {
+            if let UiEffect::Send(frame) = effect {
                 self.link.send(&frame);
             }
         }

@@ -128,7 +128,7 @@ fn a_signal_stops_the_turn() {
 }
 
 #[test]
-fn a_reader_that_has_enough_is_no_error() {
+fn a_closed_standard_output_is_no_error() {
     let program = Program::new();
     let mut child = program.command(&["-p", "TEXT a ++ HOLD ++ TEXT b ++ HANG"]).spawn().expect("the program");
     eventually("the hold", || (program.fake.held() == 1).then_some(()));

@@ -15,7 +15,7 @@ impl Program {
     }
 
     /// How often the words are in the last request.
-    fn told(&self, words: &str) -> usize {
+    fn occurrences(&self, words: &str) -> usize {
         self.fake.turns().last().expect("a request").body.to_string().matches(words).count()
     }
 }
@@ -35,12 +35,12 @@ fn a_session_goes_on_by_its_place_and_by_its_id() {
         [format!("  1. TEXT first (just now) [{}]", ids[0]), format!("  2. TEXT second (just now) [{}]", ids[1]),]
     );
     program.run(&["--resume", "1", "-p", "TEXT again"]).expect(0, "again\n", "");
-    assert_eq!((program.told("TEXT first"), program.told("TEXT second")), (1, 0));
+    assert_eq!((program.occurrences("TEXT first"), program.occurrences("TEXT second")), (1, 0));
     assert_eq!(program.listed().1, [ids[1].as_str(), ids[0].as_str()], "the one that was used last is the last");
     program.run(&["-r", "-p", "TEXT latest"]).expect(0, "latest\n", "");
-    assert_eq!(program.told("TEXT again"), 1);
+    assert_eq!(program.occurrences("TEXT again"), 1);
     program.run(&["-r", &ids[1][..8], "-p", "TEXT by id"]).expect(0, "by id\n", "");
-    assert_eq!(program.told("TEXT second"), 1);
+    assert_eq!(program.occurrences("TEXT second"), 1);
     let stream = program.run(&["-r", &ids[0], "-o", "stream-json", "-p", "TEXT only this"]);
     let lines = stream.lines();
     assert_eq!(

@@ -1,4 +1,4 @@
-//! How a session ends, stops and goes on, and what becomes of the terminal.
+//! Tests of ending, stopping and continuing a session, and of restoring the terminal.
 
 use crate::pty::{PROGRAM, Pty, TestDirs, journals};
 use crate::support::eventually;
@@ -33,7 +33,7 @@ fn quitting_leaves_the_terminal_as_it_was() {
 }
 
 #[test]
-fn keys_are_sent_as_before_after_it() {
+fn the_keyboard_protocol_is_reset_at_the_end() {
     let dirs = TestDirs::new();
     for (replies, set, undone) in
         [("\x1b[?0u\x1b[?62;c", "\x1b[>1u", "\x1b[<u"), ("\x1bP>|XTerm(390)\x1b\\\x1b[?62;c", "\x1b[>4;2m", "\x1b[>4m")]
@@ -49,7 +49,7 @@ fn keys_are_sent_as_before_after_it() {
 }
 
 #[test]
-fn signals_end_it_in_order_and_two_of_them_at_once() {
+fn one_signal_ends_a_session_in_order_and_a_second_at_once() {
     let dirs = TestDirs::new();
     for (signals, code) in [
         (&[Signal::TERM][..], 0),
@@ -122,7 +122,7 @@ impl Link for Failing {
     }
 }
 
-/// Not a test by itself: a session whose connection panics.
+/// Run by another test as a program: a session whose connection panics.
 #[test]
 fn inner_panic() {
     if std::env::var_os("SESSION_PANIC").is_none() {
@@ -224,7 +224,7 @@ fn ctrl_z_goes_on_where_nobody_could_continue_it() {
 }
 
 #[test]
-fn a_foreign_stop_is_noticed_afterwards() {
+fn a_stop_signal_from_outside_is_handled_after_continuing() {
     let dirs = TestDirs::new();
     let mut pty = dirs.start(&[]);
     pty.wait(HINT);
@@ -311,11 +311,11 @@ fn ticks(id: u32) -> u64 {
     tasks.filter_map(|task| of_task(std::fs::read_to_string(task.path().join("stat")).ok()?)).sum()
 }
 
-/// A script that says a lot.
+/// The number of paragraphs in a long answer.
 const FLOOD: usize = 20_000;
 
 #[test]
-fn a_terminal_that_takes_nothing_holds_nobody_up() {
+fn a_blocked_terminal_delays_no_client() {
     let dirs = TestDirs::new();
     let words: Vec<String> = (0..FLOOD).map(|number| format!("row{number}")).collect();
     let steps = serde_json::json!([{"text": words.join("\n\n"), "chunks": 500}]);

@@ -1,4 +1,4 @@
-//! A pseudo-terminal with the program in it, as its own session leader, and somebody who types and reads.
+//! A pseudo-terminal in which the program runs as session leader, with functions that type and read.
 
 use crate::support::{PATIENCE, TempDir, eventually};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -49,11 +49,11 @@ impl TestDirs {
 
 pub struct Pty {
     master: Option<OwnedFd>,
-    /// Keeps the terminal alive after the program.
+    /// Keeps the terminal open after the program has ended.
     slave: Option<File>,
     pub child: Child,
     pub bytes: Vec<u8>,
-    /// How much of the text was looked at already.
+    /// The length of the text that `wait` has passed already.
     seen: usize,
     before: Termios,
 }
@@ -106,7 +106,7 @@ impl Pty {
         self.keys(&format!("\x1b[200~{text}\x1b[201~\x1b[13u"));
     }
 
-    /// Reads once what there is, or until the time is over. False at the end.
+    /// Reads once, waiting at most this time. Returns false at the end of the terminal.
     pub fn read(&mut self, wait: Duration) -> bool {
         let wait = Timespec::try_from(wait).expect("a time");
         let master = self.master.as_ref().expect("the terminal is not closed");
@@ -124,12 +124,12 @@ impl Pty {
         }
     }
 
-    /// Waits until the text is on the terminal, behind what was waited for last.
+    /// Waits until the text is printed, after the text of the last wait.
     pub fn wait(&mut self, text: &str) {
         self.wait_or(&[text]);
     }
 
-    /// Waits for one of these texts. Which one it was.
+    /// Waits for one of these texts. Returns its index.
     pub fn wait_or(&mut self, texts: &[&str]) -> usize {
         let begin = Instant::now();
         loop {
@@ -140,14 +140,14 @@ impl Pty {
                 self.seen += end;
                 return at;
             }
-            let left = PATIENCE.saturating_sub(begin.elapsed());
-            assert!(!left.is_zero(), "waited for {texts:?} in {shown}");
-            assert!(self.read(left), "the terminal ended before {texts:?} in {shown}");
+            let remaining = PATIENCE.saturating_sub(begin.elapsed());
+            assert!(!remaining.is_zero(), "waited for {texts:?} in {shown}");
+            assert!(self.read(remaining), "the terminal ended before {texts:?} in {shown}");
         }
     }
 
-    /// Presses a key again and again until it had its effect, then empties the draft: keys are ignored until a question has been on the
-    /// screen for a while, and afterwards they are text.
+    /// Presses a key repeatedly until it has its effect, then clears the draft: a question ignores keys until it was on the screen
+    /// for a while, and after the answer the keys are text of the draft.
     pub fn press_until(&mut self, key: &str, mut fact: impl FnMut() -> bool) {
         eventually("a key has its effect", || {
             self.keys(key);
@@ -157,7 +157,7 @@ impl Pty {
         self.keys("\x15");
     }
 
-    /// Waits until the terminal was given back.
+    /// Waits until the terminal was restored.
     pub fn wait_until_restored(&mut self) {
         self.wait_for_bytes("\x1b[?2004l");
     }
@@ -184,7 +184,7 @@ impl Pty {
         for (on, off) in [("\x1b[?2004h", "\x1b[?2004l"), ("\x1b[?1004h", "\x1b[?1004l"), ("\x1b[?25l", "\x1b[?25h")] {
             assert!(bytes.rfind(on).is_none_or(|at| bytes.rfind(off).is_some_and(|off| off > at)), "{on:?} is undone");
         }
-        // These are counted by terminals: each that was set is undone, and nothing that was not.
+        // Terminals keep a stack of these modes: each one that was set must be undone, and no other.
         for (on, off) in [("\x1b[>1u", "\x1b[<u"), ("\x1b[>4;2m", "\x1b[>4m")] {
             assert_eq!(bytes.contains(on), bytes.contains(off), "{on:?} and {off:?}");
         }
@@ -210,7 +210,7 @@ impl Pty {
         }
     }
 
-    /// The terminal dies, as when its window is closed.
+    /// Closes the terminal, as when its window is closed.
     pub fn hang_up(&mut self) {
         (self.master, self.slave) = (None, None);
     }

@@ -1,4 +1,4 @@
-//! Prompts, the editor, trust, history, drafts and linear mode.
+//! Tests of prompts, the editor, trust, history, drafts and linear mode.
 
 use crate::pty::{PROGRAM, Pty, TestDirs, journals};
 use crate::support::eventually;
@@ -72,7 +72,7 @@ fn a_session_begins_anew_unless_an_earlier_one_is_named() {
 
 #[test]
 fn the_question_of_trust_is_asked_once_for_each_answer() {
-    for (key, trusted, kept) in
+    for (key, trusted, decision) in
         [("1", true, "\"TRUST_FOLDER\""), ("2", true, "\"TRUST_PARENT\""), ("3", false, "\"DO_NOT_TRUST\"")]
     {
         let dirs = TestDirs::new();
@@ -83,7 +83,7 @@ fn the_question_of_trust_is_asked_once_for_each_answer() {
         let file = dirs.path("home/.gemini/trustedFolders.json");
         pty.press_until(key, || file.exists());
         pty.wait(HINT);
-        assert!(std::fs::read_to_string(&file).expect("a file").contains(kept));
+        assert!(std::fs::read_to_string(&file).expect("a file").contains(decision));
         assert_eq!(std::fs::metadata(&file).expect("a file").permissions().mode() & 0o777, 0o600);
         pty.say("/quit");
         pty.end();
@@ -162,8 +162,8 @@ fn the_editor_has_the_terminal_and_gives_the_text_back() {
     pty.keys("\n");
     pty.wait("20 60");
     pty.wait("draft is edited");
-    let left = std::fs::read_dir(dirs.path("ws")).expect("a folder").flatten();
-    assert_eq!(left.count(), 0, "the file is gone");
+    let files = std::fs::read_dir(dirs.path("ws")).expect("a folder").flatten();
+    assert_eq!(files.count(), 0, "the file is gone");
     pty.keys("\x03\x03");
     assert!(pty.end().0.success());
 }

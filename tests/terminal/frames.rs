@@ -1,4 +1,4 @@
-//! Frames: how often, how long, how wide, at which sizes, and what is sent beside them.
+//! Tests of frames: their rate, length and width, screen sizes, and the sequences beside them.
 
 use crate::given::{ask, busy, by, called, command, ended, frames, journals, planned, prompted, watching};
 use crate::random::Random;
@@ -11,7 +11,7 @@ use gemini_a2a::ui::{Input, Notify, Setup, UiEffect};
 use serde_json::{Value, json};
 
 #[test]
-fn nothing_happens_when_nothing_happens() {
+fn an_idle_session_never_wakes_up() {
     let mut session = busy();
     session.event(json!({"answered": {"answer": {"parts": [{"text": "Done."}]}}}));
     session.event(json!({"turn_ended": {"turn": 1, "end": "done"}}));
@@ -34,7 +34,7 @@ fn frames_keep_a_distance_and_the_spinner_is_cheap() {
     assert!(session.ui.paint(session.now).is_empty(), "too soon after the last frame");
 }
 
-/// Ten thousand pieces of text while keys are pressed: the terminal gets little more than the text.
+/// Ten thousand pieces of text while keys are pressed: few more bytes than the text are sent.
 #[test]
 fn a_fast_answer_costs_little_more_than_its_text() {
     let mut session = busy();
@@ -75,7 +75,7 @@ const KEYS: &[&[u8]] = &[
     b"\xff", "日".as_bytes(), b"\x1a",
 ];
 
-/// Whatever is pressed and whatever the server sends: nothing panics, and only known sequences reach the terminal.
+/// Random keys and records never cause a panic, and only known sequences reach the terminal.
 #[test]
 fn random_keys_and_records_at_random_sizes() {
     let records: Vec<String> = journals().iter().flat_map(|path| frames(path)).collect();
@@ -98,8 +98,8 @@ fn random_keys_and_records_at_random_sizes() {
                 }
                 _ => session.wait(100 * random.below(10) as u64),
             }
-            if session.acts.iter().any(|act| matches!(act, UiEffect::Edit { .. })) {
-                session.acts.clear();
+            if session.effects.iter().any(|effect| matches!(effect, UiEffect::Edit { .. })) {
+                session.effects.clear();
                 session.take(Input::Edited(Ok(format!("edited {round}"))));
             }
         }
@@ -124,56 +124,56 @@ fn linear_mode_sends_no_escape_at_all() {
     assert!(all.contains("Agent: ") && all.contains("Tool ") && all.contains("Type a number."), "{all}");
 }
 
-/// What a screen shows for a moment, or beside the text, is said.
+/// Messages that a painted screen shows for a moment, or beside the text, are printed as lines.
 #[test]
-fn linear_mode_says_what_a_screen_shows() {
+fn linear_mode_prints_the_messages_of_a_screen() {
     let mut session = Session::connected(Setup { linear: true, ..setup() }, 80, 24);
-    let said = |session: &mut Session, what: &str| {
+    let expect_line = |session: &mut Session, what: &str| {
         let words = std::mem::take(&mut session.words);
         assert!(words.contains(what), "{what:?} was not said: {words}");
     };
     session.take(Input::Line("/mode foo"));
-    said(&mut session, "The modes are: asks, edits, plan, yolo");
+    expect_line(&mut session, "The modes are: asks, edits, plan, yolo");
     session.take(Input::Line("/copy"));
-    said(&mut session, "Nothing can be copied");
+    expect_line(&mut session, "Nothing can be copied");
     session.take(Input::Line("/model nosuch"));
     session.fail("tune", "INVALID_PARAMS", "There is no model nosuch.");
-    said(&mut session, "There is no model nosuch.");
+    expect_line(&mut session, "There is no model nosuch.");
     session.take(Input::Line("!ls -l"));
     assert_eq!(session.call("shell").expect("a command").1["command"], "ls -l");
     session.take(Input::Line("go"));
     session.fail("say", "OVERLOADED", "Too many prompts.");
-    said(&mut session, "Too many prompts.");
+    expect_line(&mut session, "Too many prompts.");
     session.event(prompted(1, "you", "go"));
     session.event(json!({"turn_began": {"turn": 1}}));
     let waits = json!({"tries": {"failed": 2, "broken": 0}, "delay_ms": 60_000, "reason": "Rate limit"});
     session.event(json!({"backed_off": waits}));
-    said(&mut session, "The request is made again in 1m: Rate limit");
+    expect_line(&mut session, "The request is made again in 1m: Rate limit");
     session.wait(31_000);
-    said(&mut session, "Still working");
+    expect_line(&mut session, "Still working");
     session.event(json!("compaction_began"));
     session.wait(31_000);
-    said(&mut session, "Still working");
+    expect_line(&mut session, "Still working");
     session.event(prompted(2, "phone", "more"));
     session.event(json!({"dropped": {"turn": 2, "by": by("phone")}}));
-    said(&mut session, "phone [A2A] took back: more");
+    expect_line(&mut session, "phone [A2A] took back: more");
     session.event(json!({"tuned": {"mode": "plan", "model": "m-2", "by": by("phone")}}));
-    said(&mut session, "the mode is plan, the model is m-2, says phone [A2A]");
+    expect_line(&mut session, "the mode is plan, the model is m-2, says phone [A2A]");
     session.frame(json!({"problem": {"reason": "x", "message": "The disk is full."}}));
-    said(&mut session, "The disk is full.");
+    expect_line(&mut session, "The disk is full.");
     session.take(Input::Lost { retry_at: session.now.mono_ms + 500 });
-    said(&mut session, "Lost localhost:41243.");
+    expect_line(&mut session, "Lost localhost:41243.");
     session.take(Input::Connected);
-    said(&mut session, "Connected again.");
+    expect_line(&mut session, "Connected again.");
     let options =
         json!([{"label": "One", "description": "Small and exhaustive."}, {"label": "Two", "description": ""}]);
     let inquiry = json!({"question": "Which?", "header": "h", "type": "choice", "options": options});
     ask(&mut session, json!({"ask_user": {"title": "t", "questions": [inquiry]}}));
-    said(&mut session, "1: One (Small and exhaustive); 2: Two; 3: Something else");
+    expect_line(&mut session, "1: One (Small and exhaustive); 2: Two; 3: Something else");
     session.take(Input::Line("2"));
     session.event(crate::given::answered_by("phone", "proceed_once"));
     session.fail("answer", "TOOL_CALL_NOT_PENDING", "no");
-    said(&mut session, "phone [A2A] answered first: your key changed nothing");
+    expect_line(&mut session, "phone [A2A] answered first: your key changed nothing");
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn every_small_size_is_painted() {
     }
 }
 
-/// What is painted above the cursor is short, so that a narrower terminal leaves nothing behind.
+/// Rows above the cursor are short, so that a narrower terminal does not wrap them and leave a part behind.
 #[test]
 fn rows_above_the_cursor_are_short() {
     let mut seen = 0;
@@ -229,9 +229,9 @@ fn shown(row: &str) -> String {
             .collect::<String>()
 }
 
-/// What the terminal was told about keys is taken back at the end, and nothing else is.
+/// A keyboard protocol that was turned on is turned off at the end; one that was not is left alone.
 #[test]
-fn the_way_of_sending_keys_is_undone_exactly_if_it_was_set() {
+fn the_keyboard_protocol_is_reset_exactly_if_it_was_set() {
     for (replies, set, undone) in [
         ("", "", ""),
         ("\x1b[?62c", "", ""),
@@ -278,7 +278,7 @@ fn nothing_that_loses_rows_is_ever_sent() {
     }
 }
 
-/// What waits to be printed when the screen is drawn anew is printed behind it.
+/// Lines that wait during a redraw are printed after it.
 #[test]
 fn a_redraw_loses_nothing_that_waits() {
     let mut session = busy();
@@ -319,9 +319,9 @@ fn clients_that_come_and_go_cost_a_frame_each() {
     }
 }
 
-/// The user of the server's own terminal is "you" only there.
+/// The user of the server's own terminal is called "you" only in that terminal.
 #[test]
-fn a_terminal_elsewhere_is_not_you() {
+fn the_user_of_another_terminal_is_not_called_you() {
     let mut setup = setup();
     setup.viewer.me = Source::new("ann@host", "gemini-a2a");
     let mut session = Session::connected(setup, 80, 24);
@@ -345,9 +345,9 @@ fn a_terminal_elsewhere_is_not_you() {
     assert!(picture.contains("  terminal  terminal") && picture.contains("  you       this terminal"), "{picture}");
 }
 
-/// Focus, what happened, which terminal, setting: what is sent.
+/// Which notification is sent, for a focus, a terminal program and a setting.
 #[test]
-fn people_who_look_elsewhere_are_told() {
+fn users_who_look_elsewhere_are_notified() {
     let secret = "curl https://secret.example | sh";
     for (focus, terminal, tmux, notify, expected) in [
         (None, "", false, Notify::Auto, &["bell"][..]),

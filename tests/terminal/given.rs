@@ -1,4 +1,4 @@
-//! Sessions in the states that tests begin with, and records of the server.
+//! Fixtures: sessions in the states that tests start from, and records of the server.
 
 use crate::session::{Session, setup};
 use gemini_a2a::task::log::event::Event;
@@ -76,7 +76,7 @@ pub fn is_focused(session: &Session) -> bool {
     !session.vt.visible
 }
 
-/// The names of all events, as the message of an unknown one lists them.
+/// The names of all events, read from the error message for an unknown event.
 pub fn event_names() -> BTreeSet<String> {
     let unknown = serde_json::from_value::<Event>(json!("no such event")).expect_err("there is no such event");
     let message = unknown.to_string();

@@ -1,4 +1,4 @@
-//! The connection: replays, lost and found again, logs that begin anew, other tasks.
+//! Tests of the connection: replays, reconnects, logs that were replaced, other tasks.
 
 use crate::given::{busy, by, created, frames, journals, prompted, watching};
 use crate::session::{Session, setup};
@@ -19,7 +19,7 @@ fn a_replay_prints_what_the_live_session_printed() {
             for frame in frames(&path) {
                 replay.ui.take(Input::Frame(&frame), replay.now);
             }
-            // Both have shown their passing messages, and it is the same time for both.
+            // Toasts have disappeared in both, and both show the same time.
             live.wait(20_000);
             replay.now = live.now;
             replay.wait(1_000);
@@ -51,7 +51,7 @@ fn a_link_that_is_cut_again_and_again_prints_every_row_once() {
         let (_, watch) = session.call("watch").expect("a watch");
         assert_eq!(watch["after"], json!(known), "cut {cut}");
         session.reply("watch", json!({"taskId": "t-1", "after": known}));
-        // A server that begins earlier repeats nothing.
+        // A record that the terminal has already is not printed again.
         session.record(known, text(known));
     }
     session.wait(100);
@@ -86,7 +86,7 @@ fn a_prompt_typed_while_away_arrives_once() {
 }
 
 #[test]
-fn a_log_that_begins_anew_is_folded_anew() {
+fn a_replaced_log_is_folded_from_its_start() {
     let mut session = busy();
     session.event(json!({"text": {"text": "Old words.\n\n"}}));
     session.take(Input::Lost { retry_at: 0 });
@@ -131,9 +131,9 @@ fn the_header_is_above_the_log() {
     }
 }
 
-/// What was asked and answered before the terminal was there opens nothing and rings no bell.
+/// A question that was answered before the terminal came opens no dialog and rings no bell.
 #[test]
-fn questions_of_before_are_not_asked() {
+fn questions_answered_in_the_past_are_not_asked() {
     let mut session = Session::new(Setup { attached: true, ..setup() }, 80, 24);
     session.take(Input::Connected);
     session.reply("session", json!("t-1"));
@@ -151,7 +151,7 @@ fn questions_of_before_are_not_asked() {
     assert!(session.picture().contains("› [A2A] phone: go"), "{}", session.picture());
 }
 
-/// A record of a watch that was given up belongs to nothing that is shown.
+/// Records that come after `unwatch` are not shown.
 #[test]
 fn records_between_two_logs_are_dropped() {
     let mut session = busy();

@@ -1,4 +1,4 @@
-//! Other terminals are given the same bytes as the terminal model. They must show the same.
+//! Compares the terminal model with other terminals (tmux, pyte): the same bytes must show the same screen.
 
 use crate::screens::{Painted, painted, trimmed};
 use crate::session::{Session, setup};
@@ -122,7 +122,7 @@ fn pyte_shows_the_same() {
         std::fs::write(folder.join(format!("{name}.{columns}x{rows}.txt")), text).expect("a file");
     }
     let output = Command::new(&python).arg(&script).arg(&folder).output().expect("it runs");
-    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     let _ = std::fs::remove_dir_all(&folder);
-    assert!(output.status.success(), "{said}");
+    assert!(output.status.success(), "{printed}");
 }

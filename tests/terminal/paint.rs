@@ -1,4 +1,4 @@
-//! The painter against a terminal model: what is painted is seen, and nothing that was printed is lost.
+//! Tests of the painter with a terminal model: the screen shows what is painted, and no printed line is lost.
 
 use crate::random::Random;
 use crate::vt::{Resizing, Vt};
@@ -142,9 +142,9 @@ fn a_painted_frame_looks_as_if_painted_afresh() {
 
 const SIZES: [(usize, usize); 8] = [(80, 24), (120, 40), (40, 20), (79, 24), (100, 10), (30, 30), (44, 8), (81, 25)];
 
-/// Live rows are short, so a resize leaves every printed line once and one composer, with reflow and without.
+/// After a resize, every printed line and the composer are there exactly once, in terminals with and without reflow.
 #[test]
-fn resizing_loses_and_doubles_nothing() {
+fn resizing_loses_and_repeats_no_line() {
     for resizing in [Resizing::Reflows, Resizing::Cuts] {
         for (before, after) in SIZES.iter().flat_map(|before| SIZES.map(|after| (*before, after))) {
             let mut screen = Screen::new(before.0, before.1, resizing);

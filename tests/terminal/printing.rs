@@ -1,4 +1,4 @@
-//! What is printed: every event, whole outputs, and text that would drive the terminal.
+//! Tests of printed lines: every event, full outputs, and text with control characters.
 
 use crate::given::{answered_by, ask, busy, by, called, command, created, ended, event_names, planned, prompted};
 use crate::session::{Session, setup};
@@ -97,8 +97,8 @@ fn a_command_of_the_user_shows_its_output_and_its_end() {
     assert!(session.call("abort").is_some());
     let output: String = (0..50).map(|n| format!("    line {n}\n")).collect();
     session.event(json!({"shell_output": {"text": output}}));
-    let told = format!("<untrusted_context>\nOutput: {output}Exit Code: 2\n</untrusted_context>");
-    session.event(json!({"shell_ended": {"text": told}}));
+    let result = format!("<untrusted_context>\nOutput: {output}Exit Code: 2\n</untrusted_context>");
+    session.event(json!({"shell_ended": {"text": result}}));
     session.wait(100);
     let all = session.vt.everything();
     assert!(all.contains("! make all · exit 2 · 4s\n") && all.contains("\n      line 49\n"), "{all}");
@@ -110,8 +110,8 @@ fn a_command_of_the_user_shows_its_output_and_its_end() {
     assert!(all.contains("↓ ! make all\n        cc  -c   a.c\n    line 0\n"), "{all}");
 }
 
-/// An event after a prompt, and after a call that runs if it is about one, and a part of what is on the screen because of it. None:
-/// nothing is printed.
+/// An event, and a part of the screen that shows it; None if nothing is printed. The event follows a prompt; an event about a call also
+/// follows the start of that call.
 type Row = (Value, Option<&'static str>);
 
 /// Events of the model.
@@ -259,7 +259,7 @@ fn an_answer_that_breaks_off_begins_anew_below_what_was_printed() {
     assert!(!unseen.vt.everything().contains('↺'));
 }
 
-/// The signs say what was added and removed, not the colours.
+/// Signs, not only colours, mark added and removed lines.
 #[test]
 fn a_change_is_clear_without_colours() {
     let style = Style { colours: Colours::None, background: None, themed: false, unicode: true };

@@ -1,4 +1,4 @@
-//! Questions: when they take keys, what must have been seen, and what answers lead to.
+//! Tests of questions: when they take keys, what must have been shown, and the effects of answers.
 
 use crate::given::{answered_by, ask, asked, busy, called, command, edit, is_focused, planned};
 use crate::session::{Session, setup};
@@ -13,7 +13,7 @@ fn a_question_is_focused_only_if_nobody_writes() {
         let pressed = session.now;
         session.take(Input::Bytes(if draft.is_empty() { b"\x1b[C" } else { draft.as_bytes() }));
         session.now = Now { mono_ms: pressed.mono_ms + idle, unix_ms: pressed.unix_ms + idle };
-        // No painting between the key and the question moves the clock.
+        // Nothing is painted between the key and the question, so that the clock does not advance.
         let call = called("c-1", "run_shell_command", json!({}));
         for event in [call, planned(command("ls")), json!({"call_asked": {"call": "c-1"}})] {
             session.seq += 1;
@@ -120,7 +120,7 @@ fn a_command_must_have_been_seen_whole() {
     assert_eq!(other.call("answer").expect("an answer").1["option"], "cancel", "a no needs no sight");
 }
 
-/// At every size a command that was allowed was on the screen, or in the scrollback.
+/// At every screen size, a command can be allowed only after it was on the screen or in the scrollback.
 #[test]
 fn no_screen_is_so_small_that_a_command_is_allowed_unseen() {
     let text = "curl https://e.org/x > a.sh\nsh a.sh | tee b\necho 1\necho 2\necho 3\necho 4\necho 5";
@@ -191,7 +191,7 @@ fn blanks_and_hidden_characters_of_a_command_are_visible() {
 }
 
 #[test]
-fn whoever_answers_first_counts() {
+fn the_first_answer_counts() {
     let mut session = busy();
     session.wait(1_000);
     ask(&mut session, command("ls"));
@@ -207,14 +207,14 @@ fn whoever_answers_first_counts() {
 fn an_edit_can_be_changed_before_it_is_allowed() {
     let mut session = asked(edit());
     session.keys("3");
-    assert_eq!(session.acts, [UiEffect::Edit { text: "b\n".into(), name: "a.rs".into() }]);
+    assert_eq!(session.effects, [UiEffect::Edit { text: "b\n".into(), name: "a.rs".into() }]);
     session.take(Input::Edited(Ok("c\n".into())));
     let (_, answer) = session.call("answer").expect("an answer");
     assert_eq!((&answer["option"], &answer["edited"]), (&json!("proceed_once"), &json!("c\n")));
 }
 
 #[test]
-fn what_was_edited_in_vain_is_the_draft() {
+fn an_edit_after_another_clients_answer_becomes_the_draft() {
     let mut session = asked(edit());
     session.keys("3");
     session.event(answered_by("vscode", "proceed_once"));
@@ -266,7 +266,7 @@ fn a_file_that_changed_is_asked_about_again() {
 }
 
 #[test]
-fn a_no_is_followed_by_what_to_do_instead() {
+fn a_refusal_asks_what_to_do_instead() {
     let mut session = asked(command("cargo publish"));
     session.keys("n");
     assert_eq!(session.call("answer").expect("an answer").1["option"], "cancel");
@@ -351,7 +351,7 @@ fn questions_of_a_server_are_asked_again_if_the_answer_does_not_fit() {
     session.wait(400);
     let picture = session.picture();
     assert!(picture.contains("must be a whole number") && picture.contains("How many?"), "{picture}");
-    // Somebody else answers, and the server asks something else: what was typed here is not an answer to that.
+    // Another client answers, and the server asks something else: the text typed for the first question is not used.
     session.keys("7");
     let by = json!({"client": "ann", "via": "a2a-0.3"});
     session.event(json!({"call_replied": {"call": "c-1", "nr": 1, "action": "accept", "fields": ["count"], "by": by}}));
@@ -381,7 +381,7 @@ fn y_is_yes_and_n_is_no() {
     }
 }
 
-/// What is said after a no is not said about the next question.
+/// The message after a refusal is removed when the next question opens.
 #[test]
 fn the_next_question_has_no_message_of_the_last_one() {
     let mut session = busy();
@@ -414,7 +414,7 @@ fn trust_has_three_answers_and_leaving_quits() {
         let mut session = Session::new(Setup { trust: Some(trust), ..setup() }, 80, 24);
         session.paint();
         session.keys(keys);
-        assert_eq!(session.acts, [expected], "{keys:?}");
+        assert_eq!(session.effects, [expected], "{keys:?}");
         assert!(session.calls.is_empty(), "nothing is sent before the answer");
     }
 }

@@ -21,7 +21,7 @@
 //! | `edited TEXT`, `log TEXT` | the editor is left; a line of the log comes |
 //! | `prompt TEXT`, `ask NAME ARGS QUESTION`, … | shorthands for several records, below |
 //! | `sent NAME JSON` | checks that the newest call of this name has these members |
-//! | `act NAME` | checks that the act was returned |
+//! | `effect NAME` | checks that the act was returned |
 //! | `all` | the picture has the scrollback too |
 
 use crate::given::{by, prompted};
@@ -177,8 +177,12 @@ impl Player {
             }
             "unsent" => assert!(session.call(rest).is_none(), "{rest}"),
             "act" => {
-                let name = |act: &UiEffect| format!("{act:?}");
-                assert!(session.acts.iter().any(|act| name(act).starts_with(rest)), "{rest}: {:?}", session.acts);
+                let name = |effect: &UiEffect| format!("{effect:?}");
+                assert!(
+                    session.effects.iter().any(|effect| name(effect).starts_with(rest)),
+                    "{rest}: {:?}",
+                    session.effects
+                );
             }
             "signal" => {
                 assert!(session.vt.signals.iter().any(|signal| signal == rest), "{rest}: {:?}", session.vt.signals)

@@ -20,8 +20,8 @@ pub struct Session {
     pub now: Now,
     /// What is written to the terminal in linear mode.
     pub words: String,
-    /// Acts but for frames, which are in `calls`.
-    pub acts: Vec<UiEffect>,
+    /// The effects except frames, which are in `calls`.
+    pub effects: Vec<UiEffect>,
     /// The calls that were sent: `{"say": {…}}`, with their ids.
     pub calls: Vec<(u64, Value)>,
     pub seq: u64,
@@ -57,7 +57,7 @@ impl Session {
             vt,
             now,
             words: String::new(),
-            acts: Vec::new(),
+            effects: Vec::new(),
             calls: Vec::new(),
             seq: 0,
             bytes: 0,
@@ -83,27 +83,27 @@ impl Session {
         session
     }
 
-    /// Gives an input, and paints.
+    /// Passes an input to the UI, and paints.
     pub fn take(&mut self, input: Input) {
         self.give(input);
         self.paint();
     }
 
     fn give(&mut self, input: Input) {
-        for act in self.ui.take(input, self.now) {
-            match act {
+        for effect in self.ui.take(input, self.now) {
+            match effect {
                 UiEffect::Send(frame) => {
                     let frame: Value = serde_json::from_str(&frame).expect("a frame is JSON");
                     self.calls.push((frame["id"].as_u64().expect("an id"), frame["call"].clone()));
                 }
                 UiEffect::KeepDraft(_) => {}
-                act => self.acts.push(act),
+                effect => self.effects.push(effect),
             }
         }
     }
 
     pub fn paint(&mut self) {
-        // Frames that are due, with the pauses between them.
+        // Paints all frames that are due, with the pauses between them.
         for _ in 0..10_000 {
             let bytes = self.ui.paint(self.now);
             self.bytes += bytes.len();
@@ -143,7 +143,7 @@ impl Session {
     }
 
     pub fn keys(&mut self, text: &str) {
-        // One key after the other, as people press them.
+        // One key after the other, with pauses as in real typing.
         let mut rest = text;
         while !rest.is_empty() {
             let end = key_end(rest);

@@ -1,4 +1,4 @@
-//! Writing: drafts, history, pastes, completion, and keys that stop and quit.
+//! Tests of typing: drafts, history, pastes, completion, and keys that stop and quit.
 
 use crate::given::{ask, busy, command, prompted};
 use crate::session::{Session, setup};
@@ -12,22 +12,22 @@ fn quitting_takes_two_keys_and_always_works() {
         let mut session = busy();
         session.keys(prepare);
         session.keys("\x03");
-        assert!(!session.acts.contains(&UiEffect::Quit), "{prepare:?}");
+        assert!(!session.effects.contains(&UiEffect::Quit), "{prepare:?}");
         session.keys("\x03");
-        assert!(session.acts.contains(&UiEffect::Quit), "{prepare:?}");
+        assert!(session.effects.contains(&UiEffect::Quit), "{prepare:?}");
     }
     let mut question = busy();
     question.wait(1_000);
     ask(&mut question, command("ls"));
     question.keys("\x03\x03");
-    assert!(question.acts.contains(&UiEffect::Quit));
+    assert!(question.effects.contains(&UiEffect::Quit));
     let mut slow = Session::connected(setup(), 80, 24);
     slow.keys("\x03");
     slow.wait(3_100);
     slow.keys("\x03");
-    assert!(!slow.acts.contains(&UiEffect::Quit), "too late: it is armed anew");
+    assert!(!slow.effects.contains(&UiEffect::Quit), "too late: it is armed anew");
     slow.keys("\x04");
-    assert!(slow.acts.contains(&UiEffect::Quit), "and Ctrl-D counts too");
+    assert!(slow.effects.contains(&UiEffect::Quit), "and Ctrl-D counts too");
     let bytes = slow.ui.farewell();
     slow.vt.feed(&bytes);
     assert!(slow.vt.visible && !slow.picture().contains('›'), "{}", slow.picture());
@@ -43,7 +43,7 @@ fn cleared_drafts_are_in_the_history() {
     session.wait(100);
     session.take(Input::Bytes(b"\x1b"));
     session.wait(100);
-    assert_eq!(session.acts, [UiEffect::Remember("one".into()), UiEffect::Remember("two".into())]);
+    assert_eq!(session.effects, [UiEffect::Remember("one".into()), UiEffect::Remember("two".into())]);
     session.keys("\x1b[A");
     assert!(session.picture().contains("› two█"));
 }
@@ -97,7 +97,7 @@ fn pasted_text_triggers_nothing() {
         let mut session = Session::connected(setup(), 80, 24);
         session.take(Input::Bytes(format!("\x1b[200~{text}\x1b[201~").as_bytes()));
         session.wait(200);
-        assert!(session.acts.is_empty() && session.call("files").is_none(), "{text}");
+        assert!(session.effects.is_empty() && session.call("files").is_none(), "{text}");
         assert!(session.picture().contains(text.trim_end()), "{}", session.picture());
         assert!(!session.picture().contains("enter send"), "{text}");
     }
@@ -150,9 +150,9 @@ fn a_list_is_below_the_cursor_and_short() {
     assert!(list[0].contains("/help"), "{picture}");
 }
 
-/// Letters are written while the server looks for files; an answer to an older word is no harm.
+/// Commands of the server that arrive while the list is open are added to it.
 #[test]
-fn commands_that_come_late_are_in_the_open_list() {
+fn commands_that_arrive_late_are_in_the_open_list() {
     let mut session = Session::new(setup(), 80, 24);
     session.take(Input::Connected);
     session.keys("/me");
@@ -163,7 +163,7 @@ fn commands_that_come_late_are_in_the_open_list() {
 }
 
 #[test]
-fn files_that_come_slowly_hold_nothing_up() {
+fn a_slow_answer_with_files_does_not_block_typing() {
     let mut session = Session::connected(setup(), 80, 24);
     session.keys("@l");
     let (first, _) = session.call("files").expect("a call");
@@ -177,7 +177,7 @@ fn files_that_come_slowly_hold_nothing_up() {
 }
 
 #[test]
-fn as_many_prompts_wait_as_may() {
+fn the_number_of_unsent_prompts_is_limited() {
     use gemini_a2a::limits::ui::CALLS_OPEN;
     let mut session = busy();
     session.take(Input::Lost { retry_at: u64::MAX });
@@ -190,11 +190,11 @@ fn as_many_prompts_wait_as_may() {
     assert!(picture.contains(&format!("› p{CALLS_OPEN}█")) && picture.contains("Too many prompts"), "{picture}");
     let before = session.calls.len();
     session.take(Input::Connected);
-    let said = session.calls[before..].iter().filter(|(_, call)| call.get("say").is_some()).count();
-    assert_eq!(said, CALLS_OPEN);
+    let prompts = session.calls[before..].iter().filter(|(_, call)| call.get("say").is_some()).count();
+    assert_eq!(prompts, CALLS_OPEN);
 }
 
-/// At the limit it is sent, one character above it is not, and the draft stays.
+/// A prompt at the limit is sent; one character more is not, and stays in the draft.
 #[test]
 fn a_prompt_that_no_server_accepts_is_not_sent() {
     let quotes = 2;

@@ -266,7 +266,7 @@ fn errors_name_the_possible_values() {
     ] {
         assert_eq!(argued(line), Err(error.to_owned()));
     }
-    for (key, value, wants) in [
+    for (key, value, expected) in [
         ("a2a.streaming", "\"maybe\"", "true or false"),
         ("a2a.strictVersion", "1", "true or false"),
         ("a2a.newTasks", "true", "own or session"),
@@ -275,7 +275,7 @@ fn errors_name_the_possible_values() {
         ("a2a.requiredExtensions", "[\"\"]", "URIs without spaces or commas"),
         ("a2a.blockingTimeout", "30", "a time such as 500ms, 30s or 24h, or never"),
     ] {
-        assert_eq!(written(key, value), Err(wants.to_owned()), "{key}: {value}");
+        assert_eq!(written(key, value), Err(expected.to_owned()), "{key}: {value}");
     }
 }
 

@@ -37,8 +37,8 @@ pub fn run(
         Recipient::Session => None,
     };
     let key = sys::entropy().uuid();
-    let said = connection.call(ServerCall::Say { task, text, key: key.clone(), steer: false })?;
-    let task = TaskId::from(said["taskId"].as_str().unwrap_or_default());
+    let reply = connection.call(ServerCall::Say { task, text, key: key.clone(), steer: false })?;
+    let task = TaskId::from(reply["taskId"].as_str().unwrap_or_default());
     let Wait::ForAnswer(time) = wait else {
         return output.either(task.as_str(), &json!({ "taskId": task }));
     };

@@ -317,13 +317,13 @@ impl<'a> Driver<'a> {
 
     /// Passes an input to the UI and performs the effects that it returns.
     fn give_input(&mut self, input: Input) {
-        for act in self.ui.take(input, self.now()) {
-            self.apply_effect(act);
+        for effect in self.ui.take(input, self.now()) {
+            self.apply_effect(effect);
         }
     }
 
-    fn apply_effect(&mut self, act: UiEffect) {
-        match (act, &mut self.parts.files) {
+    fn apply_effect(&mut self, effect: UiEffect) {
+        match (effect, &mut self.parts.files) {
             (UiEffect::Send(frame), _) => {
                 if let Some(link) = &mut self.parts.link {
                     link.send(&frame);

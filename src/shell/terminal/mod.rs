@@ -1,5 +1,7 @@
 //! Sessions in a terminal: the terminal device, the loop that drives `ui`, and the connection to the server.
 
+#[cfg(test)]
+mod answer_race;
 pub mod attach;
 pub mod connection;
 pub mod driver;
@@ -7,8 +9,6 @@ pub mod editor;
 mod log_file;
 pub mod probe;
 pub mod prompt_files;
-#[cfg(test)]
-mod race;
 pub mod session;
 pub mod setup;
 pub mod signals;

@@ -62,7 +62,7 @@ pub fn ask() -> Option<Abilities> {
 mod tests {
     use super::*;
 
-    fn told(bytes: &str) -> Abilities {
+    fn abilities_of(bytes: &str) -> Abilities {
         let (mut found, mut decoder) = (Abilities::default(), Decoder::default());
         decoder.feed(bytes.as_bytes(), 1).into_iter().for_each(|input| found.learn(input));
         found
@@ -71,10 +71,10 @@ mod tests {
     #[test]
     fn answers_of_terminals() {
         let all = Abilities { name: Some("kitty(0.40.1)".into()), kitty: true, synchronised: true, answers: true };
-        assert_eq!(told("\x1bP>|kitty(0.40.1)\x1b\\\x1b[?0u\x1b[?2026;2$y\x1b[?62;c"), all);
-        assert_eq!(told("typed\x1b[?62;c"), Abilities { answers: true, ..Abilities::default() });
+        assert_eq!(abilities_of("\x1bP>|kitty(0.40.1)\x1b\\\x1b[?0u\x1b[?2026;2$y\x1b[?62;c"), all);
+        assert_eq!(abilities_of("typed\x1b[?62;c"), Abilities { answers: true, ..Abilities::default() });
         let without = Abilities { name: Some("XTerm(390)".into()), ..Abilities::default() };
-        assert_eq!(told("\x1bP>|XTerm(390)\x1b\\\x1b[?2026;0$y"), without);
-        assert_eq!(told(""), Abilities::default());
+        assert_eq!(abilities_of("\x1bP>|XTerm(390)\x1b\\\x1b[?2026;0$y"), without);
+        assert_eq!(abilities_of(""), Abilities::default());
     }
 }

@@ -56,8 +56,8 @@ impl PromptFiles {
         let mut room = HISTORY_BYTES as usize / 2;
         let mut newest: Vec<Vec<u8>> = Vec::new();
         for line in entries.iter().rev().map(|entry| line(entry)) {
-            let Some(left) = room.checked_sub(line.len()) else { break };
-            room = left;
+            let Some(remaining) = room.checked_sub(line.len()) else { break };
+            room = remaining;
             newest.push(line);
         }
         newest.reverse();

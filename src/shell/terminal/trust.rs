@@ -132,8 +132,8 @@ mod tests {
             store_answer(Path::new(folder), choice, &paths, &limits).expect("kept");
         }
         let text = std::fs::read_to_string(&file).expect("a file");
-        let kept: serde_json::Value = serde_json::from_str(&text).expect("JSON");
-        assert_eq!(kept, serde_json::json!({"/a": "DO_NOT_TRUST", "/b": "DO_NOT_TRUST", "/c": "TRUST_PARENT"}));
+        let stored: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        assert_eq!(stored, serde_json::json!({"/a": "DO_NOT_TRUST", "/b": "DO_NOT_TRUST", "/c": "TRUST_PARENT"}));
         std::fs::write(&file, "{").expect("written");
         assert!(store_answer(Path::new("/b"), TrustChoice::Folder, &paths, &limits).is_err());
         assert_eq!(std::fs::read_to_string(&file).expect("a file"), "{", "a damaged file is left alone");

@@ -96,7 +96,7 @@ impl Ui {
     pub(in crate::ui) fn leave_picker(&mut self, purpose: Option<PickerPurpose>) {
         self.dialog = None;
         if purpose == Some(PickerPurpose::Trust) && !self.client.is_connected() {
-            self.acts.push(UiEffect::Quit);
+            self.effects.push(UiEffect::Quit);
         }
     }
 
@@ -161,7 +161,7 @@ impl Ui {
 
     pub(in crate::ui) fn open_editor(&mut self, editing: Editing, text: &str, name: &str) {
         self.editing = Some(editing);
-        self.acts.push(UiEffect::Edit { text: text.to_owned(), name: name.to_owned() });
+        self.effects.push(UiEffect::Edit { text: text.to_owned(), name: name.to_owned() });
     }
 
     pub(in crate::ui) fn edited(&mut self, result: Result<String, String>, now: Now) {

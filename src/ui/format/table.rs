@@ -196,15 +196,15 @@ fn fair(natural: &[usize], least: &[usize], room: usize) -> Option<Vec<usize>> {
         return None;
     }
     let mut widths = least.to_vec();
-    let mut left = room - least.iter().sum::<usize>();
+    let mut remaining = room - least.iter().sum::<usize>();
     // Column by column: the narrowest one that needs more gets one more.
-    while left > 0 {
+    while remaining > 0 {
         let wanting = (0..widths.len()).filter(|column| widths[*column] < natural[*column]);
         let Some(column) = wanting.min_by_key(|column| widths[*column]) else {
             break;
         };
         widths[column] += 1;
-        left -= 1;
+        remaining -= 1;
     }
     Some(widths)
 }

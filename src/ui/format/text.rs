@@ -185,14 +185,14 @@ fn without_colours(text: &str) -> Cow<'_, str> {
     if first.len() == text.len() {
         return Cow::Borrowed(text);
     }
-    let mut kept = first.to_owned();
+    let mut plain_text = first.to_owned();
     for piece in pieces {
         match piece.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';' || c == ':').strip_prefix('m') {
-            Some(rest) => kept.push_str(rest),
-            None => kept.extend(["\x1b[", piece]),
+            Some(rest) => plain_text.push_str(rest),
+            None => plain_text.extend(["\x1b[", piece]),
         }
     }
-    Cow::Owned(kept)
+    Cow::Owned(plain_text)
 }
 
 #[cfg(test)]

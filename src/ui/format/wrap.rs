@@ -85,13 +85,13 @@ impl Line {
             return self;
         }
         let mut line = Line { spans: Vec::new(), wrap: self.wrap };
-        let mut left = max_width.saturating_sub(1);
+        let mut remaining = max_width.saturating_sub(1);
         'all: for span in &self.spans {
             for cluster in clusters(&span.text) {
-                if cluster.width > left {
+                if cluster.width > remaining {
                     break 'all;
                 }
-                left -= cluster.width;
+                remaining -= cluster.width;
                 line.push(Span { role: span.role, text: cluster.text.into() });
             }
         }
@@ -108,10 +108,10 @@ pub fn newest(text: &str, max_width: usize) -> String {
         return text.to_owned();
     }
     let all: Vec<_> = clusters(text).collect();
-    let (mut from, mut left) = (all.len(), max_width.saturating_sub(1));
-    while from > 0 && all[from - 1].width <= left {
+    let (mut from, mut remaining) = (all.len(), max_width.saturating_sub(1));
+    while from > 0 && all[from - 1].width <= remaining {
         from -= 1;
-        left -= all[from].width;
+        remaining -= all[from].width;
     }
     let tail: String = all[from..].iter().map(|cluster| cluster.text).collect();
     // A word whose start is missing is left out if another word follows soon.
@@ -242,13 +242,13 @@ pub fn rewrap(lines: &[Line], max_width: usize) -> Vec<Line> {
 /// Splits a line: the first columns as one span, and the rest.
 fn split_at_column(line: &Line, columns: usize) -> (Span, Vec<Span>) {
     let mut head = Span { role: Role::Text, text: String::new() };
-    let (mut rest, mut left) = (Line::default(), columns);
+    let (mut rest, mut remaining) = (Line::default(), columns);
     for span in &line.spans {
         for cluster in clusters(&span.text) {
-            if left > 0 {
+            if remaining > 0 {
                 head.role = if head.text.is_empty() { span.role } else { head.role };
                 head.text.push_str(cluster.text);
-                left = left.saturating_sub(cluster.width);
+                remaining = remaining.saturating_sub(cluster.width);
             } else {
                 rest.push(Span { role: span.role, text: cluster.text.into() });
             }

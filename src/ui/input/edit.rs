@@ -343,13 +343,13 @@ impl Draft {
         };
         let end = rows.get(target + 1).map_or(self.text.len(), |next| next.from);
         let line = self.text[*from..end].trim_end_matches('\n');
-        let (mut at, mut left) = (*from, column);
+        let (mut at, mut remaining) = (*from, column);
         for cluster in clusters(line) {
             let (_, wide) = self.displayed(&cluster);
-            if wide > left {
+            if wide > remaining {
                 break;
             }
-            left -= wide;
+            remaining -= wide;
             at += cluster.text.len();
         }
         // The end of a wrapped row is the start of the next row.

@@ -346,8 +346,8 @@ pub fn rows_to_show(lines: usize, max_rows: usize) -> usize {
 }
 
 fn more_line(lines: usize, shown: usize, word: &str, hint: &str) -> Option<Line> {
-    let left = lines.checked_sub(shown).filter(|left| *left > 0)?;
-    let words = format!("  … {} {word} · {hint}", plural(left, "line"));
+    let missing = lines.checked_sub(shown).filter(|missing| *missing > 0)?;
+    let words = format!("  … {} {word} · {hint}", plural(missing, "line"));
     Some(Line::new(Role::Muted, &words))
 }
 

@@ -269,14 +269,14 @@ impl SequenceWriter<'_> {
 
 /// The cells of a line, up to this width. Lines have no control characters; if one had, it would be replaced.
 fn cells(line: &Line, max_width: usize) -> Vec<Cell> {
-    let mut left = max_width;
+    let mut remaining = max_width;
     let mut cells = Vec::new();
     for span in &line.spans {
         for cluster in clusters(&span.text) {
-            if cluster.width > left {
+            if cluster.width > remaining {
                 return cells;
             }
-            left -= cluster.width;
+            remaining -= cluster.width;
             let text = cluster.text.replace(char::is_control, "?");
             cells.push(Cell { role: span.role, text, width: cluster.width, agreed: cluster.agreed });
         }

@@ -220,12 +220,12 @@ impl Ui {
             return (Vec::new(), None);
         };
         let (rows, cursor) = open.dialog.rows(&self.transcript.viewer, room, &facts);
-        let left = room.rows.saturating_sub(rows.len());
-        let mut lines = self.busy_rows(now, left.saturating_sub(2).min(3));
+        let free_rows = room.rows.saturating_sub(rows.len());
+        let mut lines = self.busy_rows(now, free_rows.saturating_sub(2).min(3));
         if !lines.is_empty() {
             lines.insert(0, Line::default());
         }
-        if self.banner_printed && lines.len() < left {
+        if self.banner_printed && lines.len() < free_rows {
             lines.push(Line::default());
         }
         let above = lines.len();

@@ -71,8 +71,8 @@ fn activity(transcript: &Transcript, now: u64, room: usize) -> Option<String> {
         Phase::Command => "running the command".into(),
         Phase::Compacting => "summarising".into(),
         Phase::BackedOff { until, tries, .. } => {
-            let left = duration_text(until.saturating_sub(now)).unwrap_or_else(|| "0s".into());
-            format!("try {} in {left}", tries + 1)
+            let remaining = duration_text(until.saturating_sub(now)).unwrap_or_else(|| "0s".into());
+            format!("try {} in {remaining}", tries + 1)
         }
         Phase::Tools if !scene.asked.is_empty() => return None,
         Phase::Tools => "working".into(),

@@ -1,4 +1,4 @@
-//! What each event changes in the scene. Recorded journals are folded in `tests/scene.rs`.
+//! Tests of folding: what each event changes in the scene. `tests/scene.rs` folds recorded journals.
 
 use super::*;
 use crate::limits::LIVE_TAIL_BYTES;

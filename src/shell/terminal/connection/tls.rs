@@ -55,12 +55,12 @@ pub fn handshake(mut socket: TcpStream, config: Arc<ClientConfig>, host: &str) -
     let name = ServerName::try_from(host.to_owned()).map_err(wrong)?;
     let mut connection = ClientConnection::new(config, name).map_err(|error| insecure(&error))?;
     while connection.is_handshaking() {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
+        let remaining = until.saturating_duration_since(Instant::now());
+        if remaining.is_zero() {
             return Err(io::Error::new(ErrorKind::TimedOut, "it does not answer"));
         }
-        socket.set_read_timeout(Some(left))?;
-        socket.set_write_timeout(Some(left))?;
+        socket.set_read_timeout(Some(remaining))?;
+        socket.set_write_timeout(Some(remaining))?;
         while connection.wants_write() {
             connection.write_tls(&mut socket).map_err(late)?;
         }

@@ -37,8 +37,8 @@ impl Terminal {
     }
 
     fn take(&mut self, test: &mut TestCore, input: Input) {
-        for act in self.ui.take(input, test.now) {
-            if let UiEffect::Send(frame) = act {
+        for effect in self.ui.take(input, test.now) {
+            if let UiEffect::Send(frame) = effect {
                 send(test, self.conn, &frame);
             }
         }
@@ -105,7 +105,7 @@ fn a_terminal_follows_the_session_that_another_client_begins() {
 }
 
 #[test]
-fn of_three_answers_at_once_one_counts() {
+fn of_three_simultaneous_answers_one_counts() {
     let mut random = Random::new(5);
     let mut winners = [0; 3];
     for run in 0..1_000 {
@@ -122,11 +122,11 @@ fn of_three_answers_at_once_one_counts() {
         terminals.iter_mut().for_each(|terminal| terminal.take(&mut test, Input::Tick));
         wait(&mut test, 400);
         // One terminal allows the call once, the other one refuses it, and the client allows it always, in a random order.
-        let mut left = vec![0, 1, 2];
-        while !left.is_empty() {
-            match (random.below(2), random.below(left.len())) {
+        let mut unanswered = vec![0, 1, 2];
+        while !unanswered.is_empty() {
+            match (random.below(2), random.below(unanswered.len())) {
                 (0, _) => _ = terminals[random.below(2)].read(&mut test),
-                (_, at) => match left.remove(at) {
+                (_, at) => match unanswered.remove(at) {
                     2 => {
                         let answer = json!({"task": session, "call": "c", "option": "proceed_always"});
                         send(&mut test, client, &json!({"id": 3, "call": {"answer": answer}}).to_string());
