@@ -35,7 +35,7 @@ pub enum Until {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     No,
-    /// Until the turn has ended, for at most so many milliseconds.
+    /// Until the turn has ended, or for at most this number of milliseconds.
     ForAnswer(Option<u64>),
 }
 

@@ -151,14 +151,14 @@ mod tests {
     }
 
     #[test]
-    fn a_token_of_the_environment_is_long() {
+    fn a_token_from_the_environment_has_a_minimum_length() {
         let with = |token: &str| AccessSettings { token: Some(Secret::new(token)), ..AccessSettings::default() };
         assert_eq!(with(&"x".repeat(32)).check(&[]), Ok(()));
         assert!(with(&"x".repeat(31)).check(&[]).expect_err("short").contains("A2A_TOKEN is shorter than 32"));
     }
 
     #[test]
-    fn networks_and_addresses_of_the_world() {
+    fn networks_and_public_urls_are_parsed() {
         assert_eq!(network("10.0.0.0/8"), Some(("10.0.0.0".parse().expect("one"), 8)));
         assert_eq!(network("::1").map(|(_, prefix)| prefix), Some(128));
         for wrong in ["", "10.0.0.0/33", "::/129", "10.0.0/8", "a/8", "10.0.0.0/"] {

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named() {
+    fn mistakes_in_the_file_are_reported() {
         for (name, value, words) in [
             ("kind", json!("saml"), "has to be jwt"),
             ("header", json!("a b"), "header"),

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn other_forms_are_refused_with_what_to_give_instead() {
+    fn invalid_servers_are_refused_with_the_valid_forms() {
         for (text, words) in [
             ("", "http://HOST:PORT"),
             ("localhost", "http://HOST:PORT"),

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_are_counted_up_to_a_number() {
+    fn the_number_of_counted_clients_is_limited() {
         let mut tally = Tally::default();
         for number in 0..CLIENTS_COUNTED + 5 {
             let by = Source::new(format!("c{number}"), "v");

@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn ways_to_authorise_and_to_write_secrets() {
+    fn kinds_of_authorisation_and_of_secrets() {
         let with = |members: &str| {
             let members: String = members.split(", ").map(|line| format!("  {line}\n")).collect();
             one(&format!("name: a\nagent_card_url: x\nauth:\n{members}")).expect(&members).auth

@@ -78,7 +78,7 @@ fn name_of(path: &Path) -> Option<String> {
     Some(parts.join(":")).filter(|name| !name.is_empty())
 }
 
-/// At most so many characters, the last three of which are dots if some were left out.
+/// At most this number of characters; if some are left out, the last three are dots.
 fn shortened(text: &str, most: usize) -> String {
     match text.chars().nth(most) {
         None => text.to_owned(),

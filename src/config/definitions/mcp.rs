@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_flag_narrows() {
+    fn repeated_flags_narrow_the_list_of_servers() {
         let mut settings = Settings::default();
         settings.mcp.allow_only(&["a,b".into(), "c".into()]);
         settings.mcp.allow_only(&["c, a".into()]);

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_read_as_shells_and_people_write_them() {
+    fn variables_with_export_quotes_and_comments_are_read() {
         let text = "\u{feff}# comment\nA=1\n export B = two words \nC='a # b' # c\nD=\"x\\ny\\\"\\q\"\r\nE=\nF=x#y #z\nexported=`t`\nG=#no\nH=\"\"\n";
         let (variables, notices) = parse(text);
         let expected = [

@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn no_text_makes_it_fail() {
+    fn no_text_causes_a_panic() {
         let file = "a = \"\"\"é\\\n \\u00e9\"\"\"\n'b' = '''x'''\nc = [\"[\", {d = 'e'}]\n[t]\n";
         for end in (0..file.len()).filter(|end| file.is_char_boundary(*end)) {
             let _ = texts(&file[..end]);

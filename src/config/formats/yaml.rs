@@ -234,7 +234,7 @@ fn split_key(text: &str) -> Option<(String, &str)> {
     (!name.is_empty() && name.chars().all(plain)).then(|| (name.to_owned(), rest))
 }
 
-/// One value on one line. An error names what it is instead.
+/// A value on one line. The error names the syntax that is not supported.
 fn scalar(text: &str) -> Result<Value, &'static str> {
     let last = text.len() - 1;
     match text.as_bytes()[0] {

@@ -204,7 +204,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn a_client_is_called_after_its_user_or_as_it_wants() {
+    fn a_client_has_the_name_of_its_user_or_a_given_one() {
         let env = |user: String| -> Env { Arc::new(move |name| (name == "USER").then(|| user.clone())) };
         let name = |given: Option<&str>, user: &str| client_name(given, &env(user.to_owned()));
         assert!(name(None, "ann").is_ok_and(|name| name.starts_with("ann@") && name.len() > 4));

@@ -363,7 +363,7 @@ impl Output {
     }
 }
 
-/// A line on standard error, if somebody reads it.
+/// Prints a line on standard error; errors are ignored.
 fn print_error(line: &str) {
     let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
 }

@@ -186,7 +186,7 @@ impl Tokens {
 }
 
 impl Decisions {
-    /// A call that failed before somebody or a rule could decide about it has no decision.
+    /// Counts the decision about a call. A call that failed before a user or a rule decided has none.
     fn count(&mut self, call: &Call) {
         let denied =
             matches!(call.ending.as_deref(), Some(Ending::Error { error }) if error.kind == ErrorKind::PolicyViolation);

@@ -92,7 +92,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Runs until the user quits, a signal comes, or the terminal or the server is gone. The terminal is then as it was found.
+    /// Runs until the user quits, a signal comes, or the terminal or the connection is closed. Then restores the terminal.
     pub fn run(mut self) -> io::Result<LoopEnd> {
         self.take_terminal()?;
         let loop_end = loop {

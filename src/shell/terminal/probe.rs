@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_of_terminals() {
+    fn replies_of_terminals_are_read() {
         let all = Abilities { name: Some("kitty(0.40.1)".into()), kitty: true, synchronised: true, answers: true };
         assert_eq!(abilities_of("\x1bP>|kitty(0.40.1)\x1b\\\x1b[?0u\x1b[?2026;2$y\x1b[?62;c"), all);
         assert_eq!(abilities_of("typed\x1b[?62;c"), Abilities { answers: true, ..Abilities::default() });

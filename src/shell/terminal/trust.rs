@@ -100,7 +100,7 @@ mod tests {
     use crate::tool::tests::Scratch;
 
     #[test]
-    fn what_would_count_is_listed() {
+    fn files_that_need_trust_are_listed() {
         let scratch = Scratch::new();
         let limits = Limits::default();
         let ask = || question(scratch.path(), scratch.path().parent(), &limits);

@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_beyond_ascii_have_another_name() {
+    fn hosts_beyond_ascii_have_an_ascii_name() {
         for (url, expected) in [
             ("https://example.org/\u{e9}", None),
             ("https://ex\u{430}mple.org", Some("xn--exmple-4nf.org")),

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_diff_is_counted_but_not_set() {
+    fn rows_of_a_long_diff_are_counted_but_not_formatted() {
         let diff = format!("@@ -0,0 +1,10000 @@\n{}", "+line\n".repeat(10_000));
         let (rows, count) = rows(&diff, 40);
         assert_eq!((rows.len(), count), (40, 10_000));

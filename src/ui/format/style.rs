@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn without_colours_only_weight_is_left() {
+    fn without_colours_only_bold_and_faint_are_used() {
         let style = Style { colours: Colours::None, background: Some([0; 3]), themed: false, unicode: true };
         for (role, sgr) in
             [(Role::Err, ""), (Role::Add, ""), (Role::Muted, "2"), (Role::Strong, "1"), (Role::Link, "4")]

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_hides_and_nothing_drives_the_terminal() {
+    fn invisible_and_control_characters_are_made_visible() {
         for (text, prose, literal) in [
             ("plain", "plain", "plain"),
             ("a\tb\n\tc", "a       b\n        c", "a       b\n        c"),

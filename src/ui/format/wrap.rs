@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn roles_and_indents_go_along() {
+    fn broken_rows_have_roles_and_indents() {
         let spans = [Span::new(Role::Strong, "bold text"), Span::new(Role::Text, " and more")];
         let (first, next) = (Span::new(Role::Muted, "- "), Span::new(Role::Text, "  "));
         let rows = paragraph(&first, &next, &spans, 11);

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn the_short_list() {
+    fn the_short_list_of_keys_fits_the_width() {
         assert_eq!(
             help(68),
             [

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn the_letters_that_were_typed_are_known() {
+    fn the_matched_letters_are_returned() {
         let matched = |query: &str, candidate: &str| fuzzy(query, candidate).map(|(_, matched)| matched);
         assert_eq!(matched("ab", "xaab"), Some(vec![2, 3]));
         assert_eq!(matched("sl", "src/lexer.rs"), Some(vec![0, 4]));

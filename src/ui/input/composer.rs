@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn history_is_at_the_edges_of_the_draft() {
+    fn arrows_at_the_edges_of_the_draft_step_through_the_history() {
         let mut composer = composer();
         composer.type_text("a\nb");
         assert_eq!(composer.act(Action::Row(Direction::Up)), ComposerOutcome::Done);

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn held_lines_are_the_newest() {
+    fn only_the_newest_lines_are_kept_during_a_hold() {
         let mut print_queue = PrintQueue::default();
         print_queue.print(BlockKind::Other, vec![Line::new(Role::Text, "header")]);
         print_queue.hold(3);

@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_model_is_told_is_taken_apart() {
+    fn a_result_is_split_into_output_and_end() {
         let marked = |text: &str| format!("<untrusted_context>\n{text}\n</untrusted_context>");
         for (text, output, end) in [
             (marked("Output: a\n\tb  c\n"), "a\n\tb  c", "exit 0"),

@@ -183,7 +183,7 @@ fn event_names() -> BTreeSet<String> {
 }
 
 #[test]
-fn each_event_changes_what_it_is_about() {
+fn each_event_changes_only_its_members() {
     let before = fold(middle());
     let members = |scene: &Scene| to_value(scene).expect("JSON").as_object().expect("an object").clone();
     let mut kinds = BTreeSet::new();
@@ -281,7 +281,7 @@ fn a_call_keeps_the_newest_output_until_its_ending_shows_it() {
 }
 
 #[test]
-fn a_turn_and_a_task_leave_nothing_open() {
+fn ends_of_turns_and_tasks_close_open_items() {
     let mut events = middle();
     events.push(asked());
     assert_eq!(fold(events.clone()).asked, ["c-1".into()]);

@@ -29,6 +29,6 @@ pub trait Link {
     /// Queues a frame. It is written by `advance`.
     fn send(&mut self, frame: &str);
 
-    /// Reads and writes as much as there is, without waiting.
+    /// Reads and writes what is possible without waiting, and returns the events.
     fn advance(&mut self, now_ms: u64) -> Vec<LinkEvent>;
 }

@@ -1,10 +1,11 @@
 //! Finds the server of an attached terminal and connects to it, in a thread: resolving names and connecting may take long.
 //!
-//! A server of this user and machine is reached over its Unix socket, also if its port was given: the kernel tells the server which
-//! process is at the other end, although nobody may look into that process. Over TCP the server would have to look, and while a
-//! tool runs it takes a process that it cannot look into for the tool's.
+//! A server of this user on this machine is reached over its Unix socket, even if its port was given: the kernel tells the server which
+//! process is at the other end. Over TCP the server would have to find this process in `/proc`, whose entry is unreadable; while a tool
+//! runs, the server treats unknown processes as the tool's.
 //!
-//! With a token the Unix socket is not used unless it was named: there the server would serve the operator, whatever the token allows.
+//! With a token the Unix socket is used only if it was named: over it the client would have the operator's rights, not those of the
+//! token.
 
 use crate::base::secret::Secret;
 use crate::config::remote::{self, Remote};

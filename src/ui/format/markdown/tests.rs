@@ -134,7 +134,7 @@ fn tables() {
 }
 
 #[test]
-fn a_long_table_fixes_its_columns_by_what_is_known() {
+fn a_long_table_fixes_its_column_widths_early() {
     let mut markdown = Markdown::default();
     let mut lines = markdown.push("|a|b|\n|-|-|\n", 40);
     for n in 0..TABLE_ROWS - 1 {

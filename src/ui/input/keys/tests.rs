@@ -162,7 +162,7 @@ fn a_stream_means_the_same_however_it_is_split() {
     }
 }
 
-/// The same for bytes that nobody sends, cut at random places.
+/// The same for random bytes, cut at random places.
 #[test]
 fn random_bytes_mean_the_same_however_they_are_split() {
     let mut random = Random::new(11);

@@ -129,7 +129,7 @@ fn frames_may_come_with_the_handshake_and_in_pieces() {
 }
 
 #[test]
-fn what_is_sent_is_masked_text() {
+fn sent_frames_are_masked_text() {
     let mut fixture = Fixture::new();
     let mut stream = fixture.connected();
     fixture.link.send("{\"id\":1}");
@@ -144,7 +144,7 @@ fn what_is_sent_is_masked_text() {
 }
 
 #[test]
-fn a_silent_server_is_asked_for_a_sign_of_life_and_given_up() {
+fn a_silent_server_is_pinged_and_then_given_up() {
     const PONG: [u8; 2] = [0x8a, 0];
     let mut fixture = Fixture::new();
     let mut stream = fixture.connected();
@@ -235,7 +235,7 @@ fn output_that_nobody_reads_has_a_limit() {
 }
 
 #[test]
-fn a_flood_leaves_time_for_keys() {
+fn each_read_is_limited_so_that_keys_are_handled() {
     let mut fixture = Fixture::new();
     let mut stream = fixture.connected();
     let text = "x".repeat(LINK_READ_BYTES / 4);
@@ -293,7 +293,7 @@ fn a_server_that_does_not_answer_is_given_up() {
 }
 
 #[test]
-fn nobody_listens() {
+fn a_refused_connection_is_an_error() {
     let fixture = Fixture::new();
     drop(fixture.listener);
     let failure = fixture.link.open().err().expect("nobody listens");
