@@ -153,12 +153,11 @@ impl Composer {
             }
             CompletionTarget::File(range) => (range, format!("@{}", entry.text.replace(' ', "\\ ")), false),
         };
-        let (before, behind) = (&self.draft.shown()[..range.start], &self.draft.shown()[range.end..]);
-        let blank = if behind.starts_with(' ') { "" } else { " " };
-        let cursor = before.len() + text.len() + 1;
-        let text_for_history = format!("{before}{text}{blank}{behind}");
-        self.draft.replace(&text_for_history);
-        self.draft.move_to(cursor);
+        let has_blank = self.draft.shown()[range.end..].starts_with(' ');
+        self.draft.replace_range(range, &format!("{text}{}", if has_blank { "" } else { " " }));
+        if has_blank {
+            self.draft.move_by(Motion::Right);
+        }
         self.popup_dismissed = true;
         runs
     }
@@ -428,6 +427,19 @@ mod tests {
         assert_eq!(composer.draft.content(), "see @src/le\\ xer.rs ");
         composer.found_files("lex".into(), vec!["late".into()], 1);
         assert!(!composer.has_popup(), "too late");
+    }
+
+    #[test]
+    fn a_completion_leaves_folded_pastes_as_they_are() {
+        let mut composer = composer();
+        let long = "line\n".repeat(crate::limits::ui::FOLD_LINES + 1);
+        composer.paste(&long);
+        composer.type_text(" @le");
+        composer.found_files("le".into(), vec!["lexer.rs".into()], 1);
+        composer.act(Action::Tab);
+        assert_eq!(composer.draft.content(), format!("{long} @lexer.rs "));
+        composer.type_text("x");
+        assert_eq!(composer.draft.content(), format!("{long} @lexer.rs x"));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use crate::limits::ui::{FOLD_BYTES, FOLD_LINES, FOLDS, KILLS, UNDO_BYTES, UNDO_S
 use crate::ui::format::text::{Cluster, Reading, clusters, plain, width};
 use std::borrow::Cow;
 use std::collections::VecDeque;
+use std::ops::Range;
 
 /// The character of the first folded paste.
 const FOLD: u32 = 0x10_0000;
@@ -102,6 +103,14 @@ impl Draft {
         self.push_undo(Change::Other);
         self.text = normalised(text);
         self.cursor = self.text.len();
+    }
+
+    /// Replaces a part of the text as it is shown, and moves the cursor to its end. Folded pastes outside of the part stay.
+    pub fn replace_range(&mut self, range: Range<usize>, text: &str) {
+        self.push_undo(Change::Other);
+        self.cursor = range.end;
+        self.remove(range.start);
+        self.insert(&normalised(text));
     }
 
     /// Empties the draft and its undo history, and returns the text to send.
