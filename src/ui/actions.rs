@@ -127,7 +127,7 @@ impl Ui {
         else {
             return false;
         };
-        self.composer.draft.replace(&text);
+        self.composer.set_draft(&text);
         self.call(ServerCall::Drop { task, turn });
         true
     }
@@ -170,7 +170,7 @@ impl Ui {
             && self.transcript.viewer.is_me(&prompt.by)
             && self.composer.draft.is_empty()
         {
-            self.composer.draft.replace(&prompt.text);
+            self.composer.set_draft(&prompt.text);
         }
     }
 
@@ -245,12 +245,12 @@ impl Ui {
 
     pub(super) fn send_prompt(&mut self, text: String, mode: SendMode, now: Now) {
         if self.client.is_full() {
-            self.composer.draft.replace(&text);
+            self.composer.set_draft(&text);
             return self.toast("Too many prompts wait already: try again when some of them were taken", now);
         }
         // An escape in JSON is up to six times as long as the character.
         if text.len() > PROMPT_BYTES / 6 && json!(text).to_string().len() > PROMPT_BYTES {
-            self.composer.draft.replace(&text);
+            self.composer.set_draft(&text);
             return self.toast("The prompt is too long to be sent: put it into a file and name that with @", now);
         }
         self.typing.prompts_sent += 1;

@@ -126,7 +126,7 @@ impl Ui {
             ServerCall::Say { text, .. } => {
                 self.toast(message, now);
                 if self.composer.draft.is_empty() {
-                    self.composer.draft.replace(&text);
+                    self.composer.set_draft(&text);
                 }
             }
             // The answer was invalid or could not be accepted: the question is asked again.

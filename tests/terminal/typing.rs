@@ -150,6 +150,18 @@ fn a_list_is_below_the_cursor_and_short() {
     assert!(list[0].contains("/help"), "{picture}");
 }
 
+#[test]
+fn an_open_list_is_closed_when_the_draft_is_edited() {
+    let mut session = Session::connected(setup(), 80, 24);
+    session.keys("/me");
+    session.keys("\x07");
+    session.take(Input::Edited(Ok("x".into())));
+    session.wait(100);
+    assert!(!session.picture().contains("/memory"), "{}", session.picture());
+    session.keys("\r");
+    assert_eq!(session.call("say").expect("a prompt").1["text"], "x");
+}
+
 /// Commands of the server that arrive while the list is open are added to it.
 #[test]
 fn commands_that_arrive_late_are_in_the_open_list() {

@@ -169,14 +169,14 @@ impl Ui {
         match (self.editing.take(), result) {
             (_, Err(why)) => self.toast(why, now),
             (Some(Editing::Draft), Ok(text)) => {
-                self.composer.draft.replace(text.trim_end());
+                self.composer.set_draft(text.trim_end());
                 self.keep_draft();
             }
             (Some(Editing::Proposal(call)), Ok(text)) => match self.transcript.scene.asked.contains(&call) {
                 true => self.answer(call, Choice::ProceedOnce, Some(text.into()), None),
                 false => {
                     let who = self.answered_by(&call);
-                    self.composer.draft.replace(&text);
+                    self.composer.set_draft(&text);
                     self.toast(format!("{who} answered first: what you wrote is the draft now"), now);
                 }
             },

@@ -238,12 +238,17 @@ impl Composer {
         ComposerOutcome::Done
     }
 
+    /// Replaces the draft. This can be undone.
+    pub fn set_draft(&mut self, text: &str) {
+        self.draft.replace(text);
+        (self.popup, self.popup_dismissed) = (None, true);
+    }
+
     /// Replaces the draft with an entry of the history.
     fn show_entry(&mut self, entry: &str) {
         let command = entry.strip_prefix('!');
         self.shell = command.is_some();
-        self.draft.replace(command.unwrap_or(entry));
-        (self.popup, self.popup_dismissed) = (None, true);
+        self.set_draft(command.unwrap_or(entry));
     }
 
     fn step_history(&mut self, direction: Direction) -> ComposerOutcome {

@@ -292,7 +292,7 @@ impl Ui {
         if let Some(command) = text.strip_prefix('!').map(str::trim).filter(|command| !command.is_empty()) {
             return self.apply_outcome(ComposerOutcome::Shell(command.to_owned()), self.enter_mode(), now);
         }
-        self.composer.draft.replace(text);
+        self.composer.set_draft(text);
         let outcome = self.composer.submit();
         self.apply_outcome(outcome, self.enter_mode(), now);
     }
