@@ -313,6 +313,18 @@ fn questions_of_the_agent_are_steps() {
     assert_eq!((&answer["option"], &answer["answers"]), (&json!("proceed_once"), &expected));
 }
 
+#[test]
+fn a_choice_of_two_digits_can_be_typed_in_linear_mode() {
+    let labels: Vec<String> = (1..=12).map(|number| format!("label {number}")).collect();
+    let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
+    let question = inquiry("Which?", "choice", json!({"options": options(&labels)}));
+    let mut session = Session::connected(Setup { linear: true, ..setup() }, 80, 24);
+    ask(&mut session, json!({"ask_user": {"title": "t", "questions": [question]}}));
+    session.take(Input::Line("11"));
+    assert_eq!(session.call("say"), None);
+    assert_eq!(session.call("answer").expect("an answer").1["answers"], json!({"0": "label 11"}));
+}
+
 /// A question of an MCP server in the course of a call, with a number that must be given and a choice that need not be.
 fn inquired(nr: u32) -> Value {
     let number = json!({"name": "count", "title": "Count", "required": true, "kind": {"number": {"integer": true, "least": null, "most": 9.0}}});

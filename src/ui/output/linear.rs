@@ -270,19 +270,21 @@ impl Ui {
         if let Some(open) = &mut self.dialog {
             open.focused = true;
             open.painted = Some(now.mono_ms.saturating_sub(ARM_MS));
-            if matches!(open.dialog.kind, DialogKind::Picker(_)) {
-                let number = text.parse::<usize>().ok().filter(|number| (1..=open.dialog.count()).contains(number));
-                open.dialog.selected = number.map_or(0, |number| number - 1);
-                let code = if number.is_some() { Code::Enter } else { Code::Esc };
-                return self.dialog_key(&TerminalInput::Key(Key { code, mods: Mods::NONE }), now);
+            let is_writing = open.dialog.is_writing();
+            let number = text.parse::<usize>().ok().filter(|number| (1..=open.dialog.count()).contains(number));
+            if let Some(number) = number {
+                open.dialog.selected = number - 1;
             }
-            let writes = open.dialog.is_writing();
-            let is_key = text.len() == 1 || text.is_empty();
-            if writes || is_key {
-                self.dialog_key(&TerminalInput::Text(text.to_owned()), now);
-                if writes {
-                    self.dialog_key(&TerminalInput::Key(Key { code: Code::Enter, mods: Mods::NONE }), now);
-                }
+            let key = |code| TerminalInput::Key(Key { code, mods: Mods::NONE });
+            let inputs = match (number, &open.dialog.kind) {
+                _ if is_writing => vec![TerminalInput::Text(text.to_owned()), key(Code::Enter)],
+                (Some(_), _) => vec![key(Code::Enter)],
+                (None, DialogKind::Picker(_)) => vec![key(Code::Esc)],
+                (None, _) if text.len() <= 1 => vec![TerminalInput::Text(text.to_owned())],
+                (None, _) => Vec::new(),
+            };
+            inputs.iter().for_each(|input| self.dialog_key(input, now));
+            if !inputs.is_empty() {
                 if let (Some(linear), Some(open)) = (&mut self.linear, &self.dialog) {
                     linear.next_question(&open.dialog);
                 }
