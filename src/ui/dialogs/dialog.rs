@@ -153,10 +153,7 @@ impl Dialog {
         if let DialogKind::Picker(picker) = &mut self.kind {
             picker.delete_armed = false;
         }
-        self.selected = match direction {
-            Direction::Up => (self.selected + count - 1) % count,
-            Direction::Down => (self.selected + 1) % count,
-        };
+        self.selected = direction.step(self.selected, count);
     }
 
     /// Typed characters. Several at once do not come from one key and are ignored.
@@ -336,11 +333,13 @@ impl Dialog {
         }
     }
 
-    /// The number of the server's question.
-    pub fn inquiry_number(&self) -> Option<u32> {
+    /// Whether the dialog shows the present question of its call.
+    pub fn is_current(&self, call: &Call) -> bool {
+        let inquiry = call.inquiry.as_ref().map(|inquired| inquired.nr);
         match &self.kind {
-            DialogKind::Inquiry(inquiry_dialog) => inquiry_dialog.inquiry_number(),
-            DialogKind::Approval(_) | DialogKind::Picker(_) => None,
+            DialogKind::Approval(approval) => inquiry.is_none() && call.plan.as_ref() == Some(&approval.plan),
+            DialogKind::Inquiry(inquiry_dialog) => inquiry_dialog.inquiry_number() == inquiry,
+            DialogKind::Picker(_) => true,
         }
     }
 

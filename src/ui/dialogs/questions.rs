@@ -22,15 +22,10 @@ impl Ui {
             return;
         }
         let scene = &self.transcript.scene;
-        let call = self.dialog.as_ref().and_then(|open| open.dialog.call().cloned());
-        if let Some(call) = call {
-            let planned = |dialog: &Dialog| dialog.plan().cloned();
-            let known = scene.calls.get(&call);
-            let nr = known.and_then(|call| call.inquiry.as_ref()).map(|inquired| inquired.nr);
-            let changed = known.map(|call| call.plan.clone()) != self.dialog.as_ref().map(|open| planned(&open.dialog))
-                && self.dialog.as_ref().is_some_and(|open| planned(&open.dialog).is_some())
-                || self.dialog.as_ref().is_some_and(|open| open.dialog.inquiry_number() != nr);
-            if scene.asked.contains(&call) && !changed {
+        let shown = self.dialog.as_ref().and_then(|open| Some((&open.dialog, open.dialog.call()?)));
+        if let Some((dialog, id)) = shown {
+            let is_current = scene.calls.get(id).is_some_and(|call| dialog.is_current(call));
+            if is_current && scene.asked.contains(id) {
                 return;
             }
             self.dialog = None;

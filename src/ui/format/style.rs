@@ -115,30 +115,17 @@ impl Style {
             (Role::Warn, None) => "33",
             (Role::Err | Role::Del, None) => "31",
             (Role::Add | Role::Del, Some(background)) => return tint(role, background, self.colours),
-            (_, Some(background)) => {
-                let [on_dark, on_light] = foreground(role);
-                if is_dark(background) { on_dark } else { on_light }
-            }
+            (Role::Accent | Role::Code, Some(background)) => on(background, "38;5;111", "38;5;25"),
+            (Role::Ok, Some(background)) => on(background, "38;5;114", "38;5;22"),
+            (Role::Warn, Some(background)) => on(background, "38;5;179", "38;5;94"),
+            (Role::Err, Some(background)) => on(background, "38;5;210", "38;5;124"),
         })
     }
 }
 
-/// The foreground of a role on a dark and on a light background.
-fn foreground(role: Role) -> [&'static str; 2] {
-    match role {
-        Role::Accent | Role::Code => ["38;5;111", "38;5;25"],
-        Role::Ok => ["38;5;114", "38;5;22"],
-        Role::Warn => ["38;5;179", "38;5;94"],
-        Role::Err => ["38;5;210", "38;5;124"],
-        Role::Text
-        | Role::Muted
-        | Role::Strong
-        | Role::Emphasis
-        | Role::Struck
-        | Role::Link
-        | Role::Add
-        | Role::Del => ["", ""],
-    }
+/// Of two foregrounds, the one for this background.
+fn on(background: Rgb, on_dark: &'static str, on_light: &'static str) -> &'static str {
+    if is_dark(background) { on_dark } else { on_light }
 }
 
 pub fn is_dark([red, green, blue]: Rgb) -> bool {

@@ -131,11 +131,7 @@ pub struct Popup {
 
 impl Popup {
     pub fn step(&mut self, direction: Direction) {
-        let count = self.entries.len().max(1);
-        self.selected = match direction {
-            Direction::Up => (self.selected + count - 1) % count,
-            Direction::Down => (self.selected + 1) % count,
-        };
+        self.selected = direction.step(self.selected, self.entries.len().max(1));
     }
 
     pub fn chosen(&self) -> Option<&Entry> {

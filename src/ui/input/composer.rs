@@ -180,12 +180,12 @@ impl Composer {
             Action::Send => return self.send(),
             Action::NewLine => self.edit(|draft| draft.type_text("\n")),
             Action::Escape if self.popup.is_some() => (self.popup, self.popup_dismissed) = (None, true),
-            Action::Escape if self.shell => self.leave_shell(),
+            Action::Escape if self.shell => self.shell = false,
             Action::Row(direction) if self.draft.move_row(direction, self.columns) => {}
             Action::Row(direction) | Action::History(direction) => return self.step_history(direction),
             Action::Search => self.search = Some(Search::default()),
             Action::Move(motion) => self.draft.move_by(motion),
-            Action::Erase(Motion::Left) if self.draft.is_empty() && self.shell => self.leave_shell(),
+            Action::Erase(Motion::Left) if self.draft.is_empty() && self.shell => self.shell = false,
             Action::Erase(motion) => self.edit(|draft| draft.erase(motion)),
             Action::Kill(motion) => self.edit(|draft| draft.kill(motion)),
             Action::DeleteOrQuit if !self.draft.is_empty() => self.edit(|draft| draft.erase(Motion::Right)),
@@ -203,10 +203,6 @@ impl Composer {
     fn edit(&mut self, edit: impl FnOnce(&mut Draft)) {
         edit(&mut self.draft);
         self.changed();
-    }
-
-    fn leave_shell(&mut self) {
-        self.shell = false;
     }
 
     fn act_in_search(&mut self, action: Action) -> ComposerOutcome {
@@ -295,10 +291,10 @@ impl Composer {
 
     /// Empties the draft and returns its text for the history.
     pub fn clear(&mut self) -> Option<String> {
-        let text_for_history = Some(self.text_for_history()).filter(|_| !self.draft.is_empty());
+        let text = Some(self.text_for_history()).filter(|_| !self.draft.is_empty());
         self.draft.take();
         (self.popup, self.popup_dismissed, self.shell) = (None, false, false);
-        text_for_history
+        text
     }
 
     /// The rows of the composer and the position of the cursor: at most `max_rows` rows, those around the cursor.

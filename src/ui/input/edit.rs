@@ -56,6 +56,16 @@ pub enum Direction {
     Down,
 }
 
+impl Direction {
+    /// The next position in a list of `count` entries; the first entry follows the last one.
+    pub fn step(self, at: usize, count: usize) -> usize {
+        match self {
+            Direction::Up => (at + count - 1) % count,
+            Direction::Down => (at + 1) % count,
+        }
+    }
+}
+
 impl Draft {
     pub fn new(text: &str) -> Draft {
         Draft { text: normalised(text), cursor: normalised(text).len(), ..Draft::default() }
