@@ -1,53 +1,53 @@
-//! The duties of an A2A server, each a story told once and played over JSON-RPC and REST in both versions, with the real binary
-//! and a scripted agent (`kit.script.json`) that does by the message's id what the protocol project's compatibility kits ask for.
-//! Beside what the specification demands, the stories hold what the kits are known to check.
+//! The requirements of an A2A server. Each test is written once and runs over JSON-RPC and REST in both versions, with the real binary and
+//! a scripted agent (`kit.script.json`). As the compatibility kits of the protocol project expect it, the agent chooses its behaviour by
+//! the id of the message. The tests check what the specification demands, and also what the kits are known to check.
 
 mod support;
 
-/// Plays stories over every binding: `duty::rpc03`, `duty::rest03`, `duty::rpc10`, `duty::rest10`. Behind a story's name may stand the
-/// flags of its server.
-macro_rules! duties {
+/// Runs each function as four tests, one for each binding: `NAME::rpc03`, `NAME::rest03`, `NAME::rpc10`, `NAME::rest10`. The flags of the
+/// server may follow the name of the function.
+macro_rules! every_binding {
     ($($story:ident $([$flags:expr])?),+ $(,)?) => {$(
         mod $story {
             use crate::binding::Binding;
 
             #[test]
             fn rpc03() {
-                super::$story(&mut super::Desk::with(Binding::Rpc03, &[$($flags)?]));
+                super::$story(&mut super::Harness::with(Binding::Rpc03, &[$($flags)?]));
             }
 
             #[test]
             fn rest03() {
-                super::$story(&mut super::Desk::with(Binding::Rest03, &[$($flags)?]));
+                super::$story(&mut super::Harness::with(Binding::Rest03, &[$($flags)?]));
             }
 
             #[test]
             fn rpc10() {
-                super::$story(&mut super::Desk::with(Binding::Rpc10, &[$($flags)?]));
+                super::$story(&mut super::Harness::with(Binding::Rpc10, &[$($flags)?]));
             }
 
             #[test]
             fn rest10() {
-                super::$story(&mut super::Desk::with(Binding::Rest10, &[$($flags)?]));
+                super::$story(&mut super::Harness::with(Binding::Rest10, &[$($flags)?]));
             }
         }
     )+};
 }
 
-/// The same for what only 1.0 knows.
-macro_rules! of_1_0 {
+/// The same for features that only 1.0 has.
+macro_rules! bindings_of_1_0 {
     ($($story:ident),+ $(,)?) => {$(
         mod $story {
             use crate::binding::Binding;
 
             #[test]
             fn rpc10() {
-                super::$story(&mut super::Desk::with(Binding::Rpc10, &[]));
+                super::$story(&mut super::Harness::with(Binding::Rpc10, &[]));
             }
 
             #[test]
             fn rest10() {
-                super::$story(&mut super::Desk::with(Binding::Rest10, &[]));
+                super::$story(&mut super::Harness::with(Binding::Rest10, &[]));
             }
         }
     )+};
@@ -55,12 +55,12 @@ macro_rules! of_1_0 {
 
 #[path = "kit/binding.rs"]
 mod binding;
-#[path = "kit/desk.rs"]
-mod desk;
-#[path = "kit/hook.rs"]
-mod hook;
+#[path = "kit/harness.rs"]
+mod harness;
 #[path = "kit/problem.rs"]
 mod problem;
+#[path = "kit/receiver.rs"]
+mod receiver;
 #[path = "kit/shape.rs"]
 mod shape;
 

@@ -1,5 +1,5 @@
-//! How each binding spells a request. A story says what it wants with [`Op`]; here it becomes a method, a path and a body.
-//! Nothing of the crate under test is used: the spelling is written a second time, from the protocol.
+//! Requests in the format of each binding. A test describes a request as an [`Op`], which this module turns into a method, a path and a
+//! body. It uses nothing of the crate under test: it is a second implementation of the protocol.
 
 use crate::support::message::fresh;
 use serde_json::{Map, Value, json};
@@ -24,53 +24,53 @@ pub enum Frame {
     Rest,
 }
 
-/// What a client wants.
+/// An operation of the protocol, independent of the binding.
 #[derive(Clone, Debug)]
 pub enum Op {
-    Send(Note),
-    Stream(Note),
+    Send(Prompt),
+    Stream(Prompt),
     Get(String, Option<i64>),
-    /// Query members and their values; in 0.3 there is nothing to be chosen.
+    /// Query members and their values; 0.3 has none.
     List(Value),
     Cancel(String),
     Subscribe(String),
-    SetHook(String, Hook),
-    GetHook(String, String),
-    ListHooks(String),
-    DeleteHook(String, String),
+    SetWebhook(String, Webhook),
+    GetWebhook(String, String),
+    ListWebhooks(String),
+    DeleteWebhook(String, String),
     ExtendedCard,
 }
 
-/// A message to send, and how to be answered.
+/// A message to send, and the options of the request.
 #[derive(Clone, Debug)]
-pub struct Note {
+pub struct Prompt {
     pub id: String,
-    pub parts: Vec<Piece>,
+    pub parts: Vec<Part>,
     pub task: Option<String>,
     pub context: Option<String>,
     pub wait: Option<Wait>,
     pub history: Option<i64>,
-    pub hook: Option<Hook>,
+    pub webhook: Option<Webhook>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    Whole,
-    Not,
+    UntilEnd,
+    No,
 }
 
 /// A webhook.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Hook {
+pub struct Webhook {
     pub id: Option<String>,
     pub url: String,
     pub token: Option<String>,
     pub credentials: Option<String>,
 }
 
-/// A part of a message or an artifact, without a dialect.
+/// A part of a message or an artifact, independent of the binding.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Piece {
+pub enum Part {
     Text(String),
     Bytes(String, File),
     Url(String, File),
@@ -83,60 +83,60 @@ pub struct File {
     pub media: Option<String>,
 }
 
-/// A request as it goes out.
+/// A request in the format of a binding.
 #[derive(Clone, Debug)]
-pub struct Wire {
+pub struct HttpRequest {
     pub method: &'static str,
     pub path: String,
     pub body: Option<Value>,
 }
 
-impl Note {
-    /// What the script does with it is in the beginning of its id.
-    pub fn new(prefix: &str) -> Note {
-        Note {
+impl Prompt {
+    /// A message whose id begins with `prefix`, by which the script chooses its behaviour.
+    pub fn new(prefix: &str) -> Prompt {
+        Prompt {
             id: format!("{prefix}-{}", fresh()),
-            parts: vec![Piece::Text("go".into())],
+            parts: vec![Part::Text("go".into())],
             task: None,
             context: None,
             wait: None,
             history: None,
-            hook: None,
+            webhook: None,
         }
     }
 
-    pub fn to(self, task: &str) -> Note {
-        Note { task: Some(task.into()), ..self }
+    pub fn to(self, task: &str) -> Prompt {
+        Prompt { task: Some(task.into()), ..self }
     }
 
-    pub fn within(self, context: &str) -> Note {
-        Note { context: Some(context.into()), ..self }
+    pub fn within(self, context: &str) -> Prompt {
+        Prompt { context: Some(context.into()), ..self }
     }
 
-    pub fn saying(self, parts: Vec<Piece>) -> Note {
-        Note { parts, ..self }
+    pub fn with_parts(self, parts: Vec<Part>) -> Prompt {
+        Prompt { parts, ..self }
     }
 
-    pub fn wait(self, wait: Wait) -> Note {
-        Note { wait: Some(wait), ..self }
+    pub fn wait(self, wait: Wait) -> Prompt {
+        Prompt { wait: Some(wait), ..self }
     }
 
-    pub fn history(self, length: i64) -> Note {
-        Note { history: Some(length), ..self }
+    pub fn history(self, length: i64) -> Prompt {
+        Prompt { history: Some(length), ..self }
     }
 
-    pub fn hooked(self, hook: Hook) -> Note {
-        Note { hook: Some(hook), ..self }
+    pub fn with_webhook(self, webhook: Webhook) -> Prompt {
+        Prompt { webhook: Some(webhook), ..self }
     }
 }
 
-impl Hook {
-    pub fn at(url: &str) -> Hook {
-        Hook { id: None, url: url.into(), token: None, credentials: None }
+impl Webhook {
+    pub fn at(url: &str) -> Webhook {
+        Webhook { id: None, url: url.into(), token: None, credentials: None }
     }
 
-    pub fn named(self, id: &str) -> Hook {
-        Hook { id: Some(id.into()), ..self }
+    pub fn named(self, id: &str) -> Webhook {
+        Webhook { id: Some(id.into()), ..self }
     }
 }
 
@@ -155,8 +155,8 @@ impl Binding {
         }
     }
 
-    /// The request, with this id if it has one.
-    pub fn wire(self, op: &Op, id: &Value) -> Wire {
+    /// The request in the format of this binding; with JSON-RPC it has this id.
+    pub fn request(self, op: &Op, id: &Value) -> HttpRequest {
         match self.frame() {
             Frame::Rpc => {
                 let params = self.params(op);
@@ -175,10 +175,10 @@ impl Binding {
             Op::List(_) => ("tasks/list", "ListTasks"),
             Op::Cancel(_) => ("tasks/cancel", "CancelTask"),
             Op::Subscribe(_) => ("tasks/resubscribe", "SubscribeToTask"),
-            Op::SetHook(..) => ("tasks/pushNotificationConfig/set", "CreateTaskPushNotificationConfig"),
-            Op::GetHook(..) => ("tasks/pushNotificationConfig/get", "GetTaskPushNotificationConfig"),
-            Op::ListHooks(_) => ("tasks/pushNotificationConfig/list", "ListTaskPushNotificationConfigs"),
-            Op::DeleteHook(..) => ("tasks/pushNotificationConfig/delete", "DeleteTaskPushNotificationConfig"),
+            Op::SetWebhook(..) => ("tasks/pushNotificationConfig/set", "CreateTaskPushNotificationConfig"),
+            Op::GetWebhook(..) => ("tasks/pushNotificationConfig/get", "GetTaskPushNotificationConfig"),
+            Op::ListWebhooks(_) => ("tasks/pushNotificationConfig/list", "ListTaskPushNotificationConfigs"),
+            Op::DeleteWebhook(..) => ("tasks/pushNotificationConfig/delete", "DeleteTaskPushNotificationConfig"),
             Op::ExtendedCard => ("agent/getAuthenticatedExtendedCard", "GetExtendedAgentCard"),
         };
         match self.version() {
@@ -187,34 +187,34 @@ impl Binding {
         }
     }
 
-    /// The body of `message:send` and the parameters of its JSON-RPC twins.
-    pub fn sending(self, note: &Note) -> Value {
-        let mut params = json!({"message": self.message(note)});
-        let configuration = self.configuration(note);
+    /// The body of `message:send`, which is also the parameters of the JSON-RPC method.
+    pub fn sending(self, prompt: &Prompt) -> Value {
+        let mut params = json!({"message": self.message(prompt)});
+        let configuration = self.configuration(prompt);
         if !configuration.is_empty() {
             params["configuration"] = configuration.into();
         }
         params
     }
 
-    pub fn message(self, note: &Note) -> Value {
-        let parts: Vec<Value> = note.parts.iter().map(|part| self.part(part)).collect();
+    pub fn message(self, prompt: &Prompt) -> Value {
+        let parts: Vec<Value> = prompt.parts.iter().map(|part| self.part(part)).collect();
         let mut message = match self {
             Binding::Rpc03 => json!({"kind": "message", "role": "user", "parts": parts}),
             Binding::Rest03 => json!({"role": "ROLE_USER", "content": parts}),
             Binding::Rpc10 | Binding::Rest10 => json!({"role": "ROLE_USER", "parts": parts}),
         };
-        message["messageId"] = note.id.as_str().into();
-        if let Some(task) = &note.task {
+        message["messageId"] = prompt.id.as_str().into();
+        if let Some(task) = &prompt.task {
             message["taskId"] = task.as_str().into();
         }
-        if let Some(context) = &note.context {
+        if let Some(context) = &prompt.context {
             message["contextId"] = context.as_str().into();
         }
         message
     }
 
-    pub fn part(self, piece: &Piece) -> Value {
+    pub fn part(self, part: &Part) -> Value {
         let named = |mut value: Value, file: &File, name: &str, media: &str| {
             if let Some(given) = &file.name {
                 value[name] = given.as_str().into();
@@ -224,56 +224,56 @@ impl Binding {
             }
             value
         };
-        match (self, piece) {
-            (Binding::Rpc03, Piece::Text(text)) => json!({"kind": "text", "text": text}),
-            (Binding::Rpc03, Piece::Data(data)) => json!({"kind": "data", "data": data}),
-            (Binding::Rpc03, Piece::Bytes(bytes, file)) => {
+        match (self, part) {
+            (Binding::Rpc03, Part::Text(text)) => json!({"kind": "text", "text": text}),
+            (Binding::Rpc03, Part::Data(data)) => json!({"kind": "data", "data": data}),
+            (Binding::Rpc03, Part::Bytes(bytes, file)) => {
                 json!({"kind": "file", "file": named(json!({"bytes": bytes}), file, "name", "mimeType")})
             }
-            (Binding::Rpc03, Piece::Url(url, file)) => {
+            (Binding::Rpc03, Part::Url(url, file)) => {
                 json!({"kind": "file", "file": named(json!({"uri": url}), file, "name", "mimeType")})
             }
-            (_, Piece::Text(text)) => json!({"text": text}),
-            (Binding::Rest03, Piece::Data(data)) => json!({"data": {"data": data}}),
-            (Binding::Rest03, Piece::Bytes(bytes, file)) => {
+            (_, Part::Text(text)) => json!({"text": text}),
+            (Binding::Rest03, Part::Data(data)) => json!({"data": {"data": data}}),
+            (Binding::Rest03, Part::Bytes(bytes, file)) => {
                 json!({"file": named(json!({"fileWithBytes": bytes}), file, "name", "mimeType")})
             }
-            (Binding::Rest03, Piece::Url(url, file)) => {
+            (Binding::Rest03, Part::Url(url, file)) => {
                 json!({"file": named(json!({"fileWithUri": url}), file, "name", "mimeType")})
             }
-            (Binding::Rpc10 | Binding::Rest10, Piece::Data(data)) => json!({"data": data}),
-            (Binding::Rpc10 | Binding::Rest10, Piece::Bytes(bytes, file)) => {
+            (Binding::Rpc10 | Binding::Rest10, Part::Data(data)) => json!({"data": data}),
+            (Binding::Rpc10 | Binding::Rest10, Part::Bytes(bytes, file)) => {
                 named(json!({"raw": bytes}), file, "filename", "mediaType")
             }
-            (Binding::Rpc10 | Binding::Rest10, Piece::Url(url, file)) => {
+            (Binding::Rpc10 | Binding::Rest10, Part::Url(url, file)) => {
                 named(json!({"url": url}), file, "filename", "mediaType")
             }
         }
     }
 
-    /// What a part looks like when it comes back: REST 0.3 has no place for the name of a file.
-    pub fn shown(self, piece: Piece) -> Piece {
+    /// The part as a response shows it: REST 0.3 has no member for the name of a file.
+    pub fn shown(self, part: Part) -> Part {
         let nameless = |file: File| match self {
             Binding::Rest03 => File { name: None, ..file },
             Binding::Rpc03 | Binding::Rpc10 | Binding::Rest10 => file,
         };
-        match piece {
-            Piece::Bytes(bytes, file) => Piece::Bytes(bytes, nameless(file)),
-            Piece::Url(url, file) => Piece::Url(url, nameless(file)),
-            piece @ (Piece::Text(_) | Piece::Data(_)) => piece,
+        match part {
+            Part::Bytes(bytes, file) => Part::Bytes(bytes, nameless(file)),
+            Part::Url(url, file) => Part::Url(url, nameless(file)),
+            part @ (Part::Text(_) | Part::Data(_)) => part,
         }
     }
 
     /// A webhook without its task.
-    pub fn hook(self, hook: &Hook) -> Value {
-        let mut value = json!({"url": hook.url});
-        if let Some(id) = &hook.id {
+    pub fn webhook(self, webhook: &Webhook) -> Value {
+        let mut value = json!({"url": webhook.url});
+        if let Some(id) = &webhook.id {
             value["id"] = id.as_str().into();
         }
-        if let Some(token) = &hook.token {
+        if let Some(token) = &webhook.token {
             value["token"] = token.as_str().into();
         }
-        if let Some(credentials) = &hook.credentials {
+        if let Some(credentials) = &webhook.credentials {
             value["authentication"] = match self.version() {
                 Version::V03 => json!({"schemes": ["Bearer"], "credentials": credentials}),
                 Version::V10 => json!({"scheme": "Bearer", "credentials": credentials}),
@@ -282,27 +282,27 @@ impl Binding {
         value
     }
 
-    fn configuration(self, note: &Note) -> Map<String, Value> {
+    fn configuration(self, prompt: &Prompt) -> Map<String, Value> {
         let mut configuration = Map::new();
-        if let Some(wait) = note.wait {
+        if let Some(wait) = prompt.wait {
             let (name, value) = match (self.version(), wait) {
-                (Version::V03, Wait::Whole) => ("blocking", true),
-                (Version::V03, Wait::Not) => ("blocking", false),
-                (Version::V10, Wait::Whole) => ("returnImmediately", false),
-                (Version::V10, Wait::Not) => ("returnImmediately", true),
+                (Version::V03, Wait::UntilEnd) => ("blocking", true),
+                (Version::V03, Wait::No) => ("blocking", false),
+                (Version::V10, Wait::UntilEnd) => ("returnImmediately", false),
+                (Version::V10, Wait::No) => ("returnImmediately", true),
             };
             configuration.insert(name.into(), value.into());
         }
-        if let Some(length) = note.history {
+        if let Some(length) = prompt.history {
             configuration.insert("historyLength".into(), length.into());
         }
-        if let Some(hook) = &note.hook {
+        if let Some(webhook) = &prompt.webhook {
             let name = match self {
                 Binding::Rpc03 => "pushNotificationConfig",
                 Binding::Rest03 => "pushNotification",
                 Binding::Rpc10 | Binding::Rest10 => "taskPushNotificationConfig",
             };
-            configuration.insert(name.into(), self.hook(hook));
+            configuration.insert(name.into(), self.webhook(webhook));
         }
         configuration
     }
@@ -310,46 +310,46 @@ impl Binding {
     fn params(self, op: &Op) -> Value {
         let old = self.version() == Version::V03;
         match op {
-            Op::Send(note) | Op::Stream(note) => self.sending(note),
+            Op::Send(prompt) | Op::Stream(prompt) => self.sending(prompt),
             Op::Get(task, None) => json!({"id": task}),
             Op::Get(task, Some(length)) => json!({"id": task, "historyLength": length}),
             Op::List(query) => query.clone(),
             Op::Cancel(task) | Op::Subscribe(task) => json!({"id": task}),
-            Op::SetHook(task, hook) if old => {
-                json!({"taskId": task, "pushNotificationConfig": self.hook(hook)})
+            Op::SetWebhook(task, webhook) if old => {
+                json!({"taskId": task, "pushNotificationConfig": self.webhook(webhook)})
             }
-            Op::SetHook(task, hook) => {
-                let mut config = self.hook(hook);
+            Op::SetWebhook(task, webhook) => {
+                let mut config = self.webhook(webhook);
                 config["taskId"] = task.as_str().into();
                 config
             }
-            Op::GetHook(task, id) | Op::DeleteHook(task, id) if old => {
+            Op::GetWebhook(task, id) | Op::DeleteWebhook(task, id) if old => {
                 json!({"id": task, "pushNotificationConfigId": id})
             }
-            Op::GetHook(task, id) | Op::DeleteHook(task, id) => json!({"taskId": task, "id": id}),
-            Op::ListHooks(task) if old => json!({"id": task}),
-            Op::ListHooks(task) => json!({"taskId": task}),
+            Op::GetWebhook(task, id) | Op::DeleteWebhook(task, id) => json!({"taskId": task, "id": id}),
+            Op::ListWebhooks(task) if old => json!({"id": task}),
+            Op::ListWebhooks(task) => json!({"taskId": task}),
             Op::ExtendedCard => json!({}),
         }
     }
 
-    fn rest(self, op: &Op) -> Wire {
+    fn rest(self, op: &Op) -> HttpRequest {
         let base = match self.version() {
             Version::V03 => "/v1",
             Version::V10 => "",
         };
-        let hooks = |task: &str| format!("{base}/tasks/{task}/pushNotificationConfigs");
+        let webhooks = |task: &str| format!("{base}/tasks/{task}/pushNotificationConfigs");
         match op {
-            Op::Send(note) => post(&format!("{base}/message:send"), self.sending(note)),
-            Op::Stream(note) => post(&format!("{base}/message:stream"), self.sending(note)),
+            Op::Send(prompt) => post(&format!("{base}/message:send"), self.sending(prompt)),
+            Op::Stream(prompt) => post(&format!("{base}/message:stream"), self.sending(prompt)),
             Op::Get(task, None) => bare("GET", format!("{base}/tasks/{task}")),
             Op::Get(task, Some(length)) => bare("GET", format!("{base}/tasks/{task}?historyLength={length}")),
             Op::List(query) => bare("GET", format!("{base}/tasks{}", query_string(query))),
             Op::Cancel(task) => bare("POST", format!("{base}/tasks/{task}:cancel")),
             Op::Subscribe(task) => bare("POST", format!("{base}/tasks/{task}:subscribe")),
-            Op::SetHook(task, hook) => {
-                let config = self.hook(hook);
-                let id = hook.id.as_deref().unwrap_or("");
+            Op::SetWebhook(task, webhook) => {
+                let config = self.webhook(webhook);
+                let id = webhook.id.as_deref().unwrap_or("");
                 let body = match self.version() {
                     Version::V03 => json!({
                         "name": format!("tasks/{task}/pushNotificationConfigs/{id}"),
@@ -357,11 +357,11 @@ impl Binding {
                     }),
                     Version::V10 => config,
                 };
-                post(&hooks(task), body)
+                post(&webhooks(task), body)
             }
-            Op::GetHook(task, id) => bare("GET", format!("{}/{id}", hooks(task))),
-            Op::ListHooks(task) => bare("GET", hooks(task)),
-            Op::DeleteHook(task, id) => bare("DELETE", format!("{}/{id}", hooks(task))),
+            Op::GetWebhook(task, id) => bare("GET", format!("{}/{id}", webhooks(task))),
+            Op::ListWebhooks(task) => bare("GET", webhooks(task)),
+            Op::DeleteWebhook(task, id) => bare("DELETE", format!("{}/{id}", webhooks(task))),
             Op::ExtendedCard => bare(
                 "GET",
                 match self.version() {
@@ -379,12 +379,12 @@ impl Op {
     }
 }
 
-fn post(path: &str, body: Value) -> Wire {
-    Wire { method: "POST", path: path.into(), body: Some(body) }
+pub fn post(path: &str, body: Value) -> HttpRequest {
+    HttpRequest { method: "POST", path: path.into(), body: Some(body) }
 }
 
-fn bare(method: &'static str, path: String) -> Wire {
-    Wire { method, path, body: None }
+fn bare(method: &'static str, path: String) -> HttpRequest {
+    HttpRequest { method, path, body: None }
 }
 
 fn query_string(query: &Value) -> String {

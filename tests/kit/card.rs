@@ -1,25 +1,25 @@
-//! The card: where it is, what it promises, that each promise is kept, and that nothing in it looks like a secret.
+//! The agent card: its address, its content, whether the server does what the card declares, and that nothing in it looks like a secret.
 
-use crate::binding::{Binding, File, Note, Op, Piece, Version};
-use crate::desk::Desk;
+use crate::binding::{Binding, File, Op, Part, Prompt, Version};
+use crate::harness::Harness;
 use crate::problem::Fault;
 use crate::support::client::{Client, Response};
 use serde_json::{Value, json};
 
-duties! {
-    the_card_says_where_this_binding_is,
-    an_extended_card_that_is_not_there,
+every_binding! {
+    the_card_has_the_address_of_this_binding,
+    a_missing_extended_card_is_refused,
 }
 
 const PATH: &str = "/.well-known/agent-card.json";
 
 /// A client that uses the name of the server, and not its address, which looks like an internal one.
-fn client(desk: &Desk) -> Client {
-    Client::new(&format!("http://localhost:{}", desk.server.port()))
+fn client(harness: &Harness) -> Client {
+    Client::new(&format!("http://localhost:{}", harness.server.port()))
 }
 
-fn card(desk: &Desk, version: Option<&str>) -> Response {
-    let client = client(desk);
+fn card(harness: &Harness, version: Option<&str>) -> Response {
+    let client = client(harness);
     let mut client = match version {
         Some(version) => client.field("A2A-Version", version),
         None => client,
@@ -31,9 +31,9 @@ fn names(value: &Value) -> Vec<&str> {
     value.as_object().expect("an object").keys().map(String::as_str).collect()
 }
 
-fn the_card_says_where_this_binding_is(desk: &mut Desk) {
-    let card = card(desk, None).json();
-    let (transport, version) = match desk.binding {
+fn the_card_has_the_address_of_this_binding(harness: &mut Harness) {
+    let card = card(harness, None).json();
+    let (transport, version) = match harness.binding {
         Binding::Rpc03 => ("JSONRPC", "0.3"),
         Binding::Rest03 => ("HTTP+JSON", "0.3"),
         Binding::Rpc10 => ("JSONRPC", "1.0"),
@@ -43,36 +43,37 @@ fn the_card_says_where_this_binding_is(desk: &mut Desk) {
     let ours =
         interfaces.iter().find(|entry| entry["protocolBinding"] == transport && entry["protocolVersion"] == version);
     let ours = ours.unwrap_or_else(|| panic!("no {transport} {version} in {card}"));
-    let port = desk.server.port();
+    let port = harness.server.port();
     let url = match transport {
         "JSONRPC" => format!("http://localhost:{port}/"),
         // Clients append the path.
         _ => format!("http://localhost:{port}"),
     };
     assert_eq!(ours["url"], url);
-    if desk.is(Version::V03) {
+    if harness.is(Version::V03) {
         let further = card["additionalInterfaces"].as_array().expect("interfaces");
         assert!(further.contains(&json!({"url": url, "transport": transport})), "{card}");
     }
-    assert_eq!(desk.task(Note::new("tck-complete-task")).state(), "completed");
+    assert_eq!(harness.task(Prompt::new("tck-complete-task")).state(), "completed");
 }
 
-fn an_extended_card_that_is_not_there(desk: &mut Desk) {
-    desk.refused(&Op::ExtendedCard, Fault::NoExtendedCard);
+fn a_missing_extended_card_is_refused(harness: &mut Harness) {
+    harness.expect_refusal(&Op::ExtendedCard, Fault::NoExtendedCard);
 }
 
-fn anywhere() -> Desk {
-    Desk::with(Binding::Rpc03, &[])
+/// A harness for tests that do not depend on the binding.
+fn any_binding() -> Harness {
+    Harness::with(Binding::Rpc03, &[])
 }
 
 #[test]
-fn the_card_of_0_3_and_1_0_in_one() {
-    let desk = anywhere();
+fn the_default_card_has_the_members_of_0_3_and_1_0() {
+    let harness = any_binding();
     for version in [None, Some(""), Some("0.3")] {
-        let card = card(&desk, version).json();
+        let card = card(&harness, version).json();
         assert_eq!(card["protocolVersion"], "0.3.0");
         assert_eq!(card["preferredTransport"], "JSONRPC");
-        assert_eq!(card["url"], format!("http://localhost:{}/", desk.server.port()));
+        assert_eq!(card["url"], format!("http://localhost:{}/", harness.server.port()));
         for name in ["name", "description", "version"] {
             assert!(card[name].as_str().is_some_and(|text| !text.is_empty()), "{name}");
         }
@@ -88,9 +89,9 @@ fn the_card_of_0_3_and_1_0_in_one() {
 }
 
 #[test]
-fn the_card_of_1_0_has_nothing_else() {
-    let desk = anywhere();
-    let card = card(&desk, Some("1.0")).json();
+fn the_card_of_1_0_has_only_members_of_1_0() {
+    let harness = any_binding();
+    let card = card(&harness, Some("1.0")).json();
     let known = [
         "name",
         "description",
@@ -158,18 +159,18 @@ fn skills(card: &Value) {
 
 #[test]
 fn every_input_mode_is_accepted() {
-    let mut desk = anywhere();
-    for mode in card(&desk, None).json()["defaultInputModes"].as_array().expect("modes") {
+    let mut harness = any_binding();
+    for mode in card(&harness, None).json()["defaultInputModes"].as_array().expect("modes") {
         let file = File { name: None, media: mode.as_str().map(str::to_owned) };
-        let note = Note::new("tck-complete-task").saying(vec![Piece::Bytes("dGNr".into(), file)]);
-        assert_eq!(desk.task(note).state(), "completed", "{mode}");
+        let prompt = Prompt::new("tck-complete-task").with_parts(vec![Part::Bytes("dGNr".into(), file)]);
+        assert_eq!(harness.task(prompt).state(), "completed", "{mode}");
     }
 }
 
 #[test]
-fn the_card_leads_to_the_host_that_was_asked() {
-    let desk = anywhere();
-    let port = desk.server.port();
+fn the_addresses_in_the_card_have_the_host_of_the_request() {
+    let harness = any_binding();
+    let port = harness.server.port();
     for host in ["127.0.0.1", "localhost"] {
         let mut client = Client::new(&format!("http://{host}:{port}"));
         let card = client.get(PATH).json();
@@ -183,9 +184,9 @@ fn the_card_leads_to_the_host_that_was_asked() {
 }
 
 #[test]
-fn a_back_end_may_forward_the_origin_of_its_page() {
-    let desk = anywhere();
-    let mut client = Client::new(&desk.server.url());
+fn the_card_is_served_to_any_origin_and_other_paths_are_not() {
+    let harness = any_binding();
+    let mut client = Client::new(&harness.server.url());
     let origin = [("Origin", "https://inspector.example")];
     let card = client.request("GET", PATH, &origin, b"");
     assert_eq!((card.status(), card.head.field("access-control-allow-origin")), (200, None));
@@ -196,7 +197,7 @@ fn a_back_end_may_forward_the_origin_of_its_page() {
 
 #[test]
 fn no_scheme_is_declared_that_is_not_enforced() {
-    let card = card(&anywhere(), None).json();
+    let card = card(&any_binding(), None).json();
     for name in ["securitySchemes", "security", "securityRequirements"] {
         assert_eq!(card.get(name), None);
     }
@@ -204,42 +205,45 @@ fn no_scheme_is_declared_that_is_not_enforced() {
 
 #[test]
 fn extensions_are_declared_and_not_required() {
-    let card = card(&anywhere(), None).json();
+    let card = card(&any_binding(), None).json();
     let extensions = card["capabilities"]["extensions"].as_array().expect("extensions");
     let development = "https://github.com/google-gemini/gemini-cli/blob/main/docs/a2a/developer-profile/v0/spec.md";
     assert!(extensions.iter().any(|extension| extension["uri"] == development), "{extensions:?}");
-    assert!(extensions.len() > 1, "going on at a position is one of ours: {extensions:?}");
+    assert!(
+        extensions.len() > 1,
+        "extensions of this server, such as resuming a stream, are declared too: {extensions:?}"
+    );
     assert!(extensions.iter().all(|extension| extension["required"] == false), "{extensions:?}");
 }
 
 #[test]
-fn the_card_can_be_kept_and_asked_for_again() {
-    let desk = anywhere();
+fn the_card_can_be_cached_and_revalidated() {
+    let harness = any_binding();
     for version in [None, Some("1.0")] {
-        let first = card(&desk, version);
+        let first = card(&harness, version);
         let field =
             |name: &str| first.head.field(name).unwrap_or_else(|| panic!("{name} in {:?}", first.head)).to_owned();
         assert!(field("cache-control").contains("max-age="));
         assert!(field("last-modified").ends_with(" GMT"));
         assert!(field("vary").to_lowercase().contains("a2a-version"));
         assert_eq!(field("content-type"), "application/json");
-        let mut client = client(&desk).field("A2A-Version", version.unwrap_or(""));
+        let mut client = client(&harness).field("A2A-Version", version.unwrap_or(""));
         let etag = field("etag");
         assert_eq!(client.request("GET", PATH, &[("If-None-Match", &etag)], b"").status(), 304);
         let head = client.request("HEAD", PATH, &[], b"");
         assert_eq!((head.status(), head.head.field("etag")), (200, Some(etag.as_str())));
     }
-    assert_ne!(card(&desk, None).head.field("etag"), card(&desk, Some("1.0")).head.field("etag"));
-    let old = client(&desk).get("/.well-known/agent.json");
-    assert_eq!(old.json(), card(&desk, None).json());
+    assert_ne!(card(&harness, None).head.field("etag"), card(&harness, Some("1.0")).head.field("etag"));
+    let old = client(&harness).get("/.well-known/agent.json");
+    assert_eq!(old.json(), card(&harness, None).json());
 }
 
 /// Kits search the card for what looks like a secret or an internal address, with patterns as coarse as these.
 #[test]
 fn nothing_in_the_card_looks_like_a_secret() {
-    let desk = anywhere();
+    let harness = any_binding();
     for version in [None, Some("1.0")] {
-        let text = card(&desk, version).text().to_lowercase();
+        let text = card(&harness, version).text().to_lowercase();
         for word in [
             "api_key",
             "api-key",
@@ -264,8 +268,8 @@ fn nothing_in_the_card_looks_like_a_secret() {
 }
 
 #[test]
-fn a_server_may_show_the_card_of_1_0_to_everybody() {
-    let desk = Desk::with(Binding::Rpc03, &[&["--card-default", "v1"]]);
-    assert_eq!(card(&desk, None).json(), card(&desk, Some("1.0")).json());
-    assert!(card(&desk, Some("0.3")).json().get("protocolVersion").is_some());
+fn the_card_of_1_0_may_be_the_default() {
+    let harness = Harness::with(Binding::Rpc03, &[&["--card-default", "v1"]]);
+    assert_eq!(card(&harness, None).json(), card(&harness, Some("1.0")).json());
+    assert!(card(&harness, Some("0.3")).json().get("protocolVersion").is_some());
 }

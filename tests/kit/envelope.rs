@@ -1,27 +1,27 @@
-//! The JSON-RPC envelope: what is checked before any method is looked at, in both versions at one address.
+//! The JSON-RPC envelope: the checks before the method is called, in both versions at one address.
 
-use crate::binding::{Binding, Note, Op};
-use crate::desk::Desk;
+use crate::binding::{Binding, Op, Prompt};
+use crate::harness::Harness;
 use crate::problem::Fault;
 use crate::support::client::Response;
 use serde_json::{Value, json};
 
-duties! {
-    a_message_that_does_not_say_it_is_json_is_refused,
+every_binding! {
+    a_message_without_a_json_content_type_is_refused,
 }
 
-/// Posts bytes, and gives the answer's id and error code; everything about the answer that never differs is checked.
-fn code(desk: &mut Desk, body: &str) -> (Value, i64) {
-    let response = post(desk, body, "application/json");
+/// Posts a body that must be refused. Checks the response, and returns its id and error code.
+fn code(harness: &mut Harness, body: &str) -> (Value, i64) {
+    let response = post(harness, body, "application/json");
     assert_eq!(response.status(), 200, "{body}: {}", response.text());
-    refused(&response)
+    id_and_code(&response)
 }
 
-fn post(desk: &mut Desk, body: &str, media: &str) -> Response {
-    desk.client.request("POST", "/", &[("Content-Type", media)], body.as_bytes())
+fn post(harness: &mut Harness, body: &str, media: &str) -> Response {
+    harness.client.request("POST", "/", &[("Content-Type", media)], body.as_bytes())
 }
 
-fn refused(response: &Response) -> (Value, i64) {
+fn id_and_code(response: &Response) -> (Value, i64) {
     assert_eq!(response.head.field("content-type"), Some("application/json"));
     let answer = response.json();
     assert_eq!(answer["jsonrpc"], "2.0", "{answer}");
@@ -32,20 +32,20 @@ fn refused(response: &Response) -> (Value, i64) {
 }
 
 #[test]
-fn a_request_is_checked_from_the_outside_in() {
+fn an_envelope_is_checked_before_its_parameters() {
     for (binding, send, get) in
         [(Binding::Rpc03, "message/send", "tasks/get"), (Binding::Rpc10, "SendMessage", "GetTask")]
     {
-        let mut desk = Desk::with(binding, &[]);
-        let desk = &mut desk;
+        let mut harness = Harness::with(binding, &[]);
+        let harness = &mut harness;
         let parse = format!(r#"{{"jsonrpc": "2.0", "method": "{send}", "params": {{"foo": "bar"}}"#);
-        assert_eq!(code(desk, &parse), (Value::Null, -32700));
-        assert_eq!(code(desk, "[]"), (Value::Null, -32600));
+        assert_eq!(code(harness, &parse), (Value::Null, -32700));
+        assert_eq!(code(harness, "[]"), (Value::Null, -32600));
         assert_eq!(
-            code(desk, &json!([{"jsonrpc": "2.0", "id": 1, "method": send}]).to_string()),
+            code(harness, &json!([{"jsonrpc": "2.0", "id": 1, "method": send}]).to_string()),
             (Value::Null, -32600)
         );
-        assert_eq!(code(desk, "7"), (Value::Null, -32600));
+        assert_eq!(code(harness, "7"), (Value::Null, -32600));
         for (request, expected) in [
             (json!({"jsonrpc": "aaa", "method": send, "params": {}}), (Value::Null, -32600)),
             (json!({"jsonrpc": "1.0", "method": send, "params": {}, "id": "x"}), (json!("x"), -32600)),
@@ -69,49 +69,53 @@ fn a_request_is_checked_from_the_outside_in() {
             (json!({"jsonrpc": "2.0", "method": get, "params": {}, "id": 1}), (json!(1), -32602)),
             (json!({"jsonrpc": "2.0", "method": get, "params": {"id": 12345}, "id": 1}), (json!(1), -32602)),
         ] {
-            assert_eq!(code(desk, &request.to_string()), expected, "{request}");
+            assert_eq!(code(harness, &request.to_string()), expected, "{request}");
         }
         let empty = json!({"jsonrpc": "2.0", "method": get, "params": {"id": ""}, "id": 1}).to_string();
-        assert!([-32602, -32001].contains(&code(desk, &empty).1));
+        assert!([-32602, -32001].contains(&code(harness, &empty).1));
     }
 }
 
 #[test]
 fn an_id_comes_back_as_it_was_given() {
-    let mut desk = Desk::with(Binding::Rpc03, &[]);
+    let mut harness = Harness::with(Binding::Rpc03, &[]);
     for id in [json!(0), json!(-7), json!(9_007_199_254_740_991_u64), json!(""), json!("\"\u{1}ü"), Value::Null] {
         let request = json!({"jsonrpc": "2.0", "id": id, "method": "tasks/get", "params": {"id": "nobody-made-this"}});
-        assert_eq!(code(&mut desk, &request.to_string()), (id, -32001));
+        assert_eq!(code(&mut harness, &request.to_string()), (id, -32001));
     }
     let request = json!({"jsonrpc": "2.0", "method": "tasks/get", "params": {"id": "nobody-made-this"}});
-    assert_eq!(code(&mut desk, &request.to_string()), (Value::Null, -32001), "who gives none is answered all the same");
+    assert_eq!(
+        code(&mut harness, &request.to_string()),
+        (Value::Null, -32001),
+        "a request without an id gets a response too"
+    );
 }
 
 #[test]
-fn a_body_that_does_not_say_it_is_json_is_refused() {
+fn a_body_without_a_json_content_type_is_refused() {
     for (binding, method) in [(Binding::Rpc03, "tasks/get"), (Binding::Rpc10, "GetTask")] {
-        let mut desk = Desk::with(binding, &[]);
+        let mut harness = Harness::with(binding, &[]);
         let request = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": {"id": "x"}}).to_string();
         for media in ["text/plain", "application/x-www-form-urlencoded"] {
-            let response = post(&mut desk, &request, media);
-            assert_eq!(refused(&response), (json!(1), -32005), "{media}");
+            let response = post(&mut harness, &request, media);
+            assert_eq!(id_and_code(&response), (json!(1), -32005), "{media}");
         }
         for media in ["application/json; charset=utf-8", "application/a2a+json", "application/vnd.x+json"] {
-            let response = post(&mut desk, &request, media);
-            assert_eq!(refused(&response).1, -32001, "{media}");
+            let response = post(&mut harness, &request, media);
+            assert_eq!(id_and_code(&response).1, -32001, "{media}");
         }
     }
 }
 
-fn a_message_that_does_not_say_it_is_json_is_refused(desk: &mut Desk) {
+fn a_message_without_a_json_content_type_is_refused(harness: &mut Harness) {
     let id = json!(1);
-    let wire = desk.binding.wire(&Op::Send(Note::new("tck-complete-task")), &id);
-    let body = wire.body.expect("a body").to_string();
+    let request = harness.binding.request(&Op::Send(Prompt::new("tck-complete-task")), &id);
+    let body = request.body.expect("a body").to_string();
     let fields = [("Content-Type", "text/plain")];
-    let response = desk.client.request(wire.method, &wire.path, &fields, body.as_bytes());
-    let refusal = desk.read(&response, &id).expect_err("a refusal");
-    refusal.check(desk.binding, Fault::ContentType);
-    assert_eq!(desk.tasks(), 0);
+    let response = harness.client.request(request.method, &request.path, &fields, body.as_bytes());
+    let refusal = harness.parse(&response, &id).expect_err("a refusal");
+    refusal.check(harness.binding, Fault::ContentType);
+    assert_eq!(harness.task_count(), 0);
 }
 
 #[test]
@@ -150,16 +154,16 @@ fn the_methods_of_a_version_exist() {
             ],
         ),
     ] {
-        let mut desk = Desk::with(binding, &[]);
+        let mut harness = Harness::with(binding, &[]);
         for method in methods {
             let request = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": {"": 1}}).to_string();
-            let answer = post(&mut desk, &request, "application/json").json();
+            let answer = post(&mut harness, &request, "application/json").json();
             assert_ne!(answer["error"]["code"], -32601, "{method}");
         }
     }
-    let mut desk = Desk::with(Binding::Rpc03, &[]);
+    let mut harness = Harness::with(Binding::Rpc03, &[]);
     for method in ["tasks/list", "tasks/status", "tasks/delete", "agent/customUnsupportedOperation", "sendmessage"] {
         let request = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": {}}).to_string();
-        assert_eq!(code(&mut desk, &request), (json!(1), -32601), "{method}");
+        assert_eq!(code(&mut harness, &request), (json!(1), -32601), "{method}");
     }
 }

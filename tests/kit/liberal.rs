@@ -1,7 +1,7 @@
-//! Alternative spellings that are accepted from clients, and how paths, media types and methods are parsed.
+//! Alternative formats that are accepted from clients, and the parsing of paths, media types and methods.
 
-use crate::binding::{Binding, Note, Op, Piece, Wire};
-use crate::desk::Desk;
+use crate::binding::{Binding, Op, Part, Prompt, post};
+use crate::harness::Harness;
 use crate::problem::Fault;
 use crate::shape;
 use crate::support::client::Client;
@@ -11,59 +11,54 @@ use serde_json::{Value, json};
 
 const JSON: [(&str, &str); 1] = [("Content-Type", "application/json")];
 
-fn wire(method: &'static str, path: &str, body: Value) -> Wire {
-    Wire { method, path: path.into(), body: Some(body) }
-}
-
 #[test]
 fn rest_03_accepts_the_names_of_both_its_forms() {
-    let mut desk = Desk::with(Binding::Rest03, &[]);
+    let mut harness = Harness::with(Binding::Rest03, &[]);
     for message in [
         json!({"messageId": "tck-complete-task-1", "role": "ROLE_USER", "content": [{"text": "go"}]}),
         json!({"message_id": "tck-complete-task-2", "role": "ROLE_USER", "content": [{"text": "go"}, {"data": {"data": {"a": 1}}},
             {"file": {"mime_type": "text/plain", "file_with_uri": "https://example.com/a"}}]}),
     ] {
-        let request = wire("POST", "/v1/message:send", json!({"message": message}));
-        let result = desk.put_as(&request, &Value::Null, &[]);
+        let request = post("/v1/message:send", json!({"message": message}));
+        let result = harness.result_of(&request, &Value::Null, &[]);
         let result = result.unwrap_or_else(|refusal| panic!("{message}: {refusal:?}"));
         let shape::Answer::Task(task) = shape::answer(Binding::Rest03, &result) else {
             panic!("a task, not {result}");
         };
         assert_eq!(task.state(), "completed");
     }
-    // Clients that write `parts` are answered in the same form or in the other, as long as they find id and status.
+    // Clients that write `parts` get a response in either form; they need only the id and the status.
     for message in [
         json!({"message_id": "tck-complete-task-3", "role": "ROLE_USER", "parts": [{"text": "go"}]}),
         json!({"kind": "message", "messageId": "tck-complete-task-4", "role": "user", "parts": [{"kind": "text", "text": "go"}]}),
     ] {
-        let request = wire("POST", "/v1/message:send", json!({"message": message}));
+        let request = post("/v1/message:send", json!({"message": message}));
         let result =
-            desk.put_as(&request, &Value::Null, &[]).unwrap_or_else(|refusal| panic!("{message}: {refusal:?}"));
+            harness.result_of(&request, &Value::Null, &[]).unwrap_or_else(|refusal| panic!("{message}: {refusal:?}"));
         let task = result.get("task").unwrap_or(&result);
         assert!(task["id"].is_string() && task["status"]["state"].is_string(), "{result}");
     }
-    let request = wire(
-        "POST",
+    let request = post(
         "/v1/message:send",
         json!({"request": {"message_id": "tck-complete-task-5", "role": "ROLE_USER", "content": [{"text": "go"}]}}),
     );
-    desk.put_as(&request, &Value::Null, &[]).expect("`request` is `message` too");
+    harness.result_of(&request, &Value::Null, &[]).expect("`request` is `message` too");
 }
 
 #[test]
-fn rest_03_in_its_json_form_answers_so() {
-    let mut desk = Desk::with(Binding::Rest03, &[]);
+fn rest_03_answers_a_request_in_the_json_form_in_the_same_form() {
+    let mut harness = Harness::with(Binding::Rest03, &[]);
     let message = json!({"kind": "message", "messageId": "tck-complete-task-1", "role": "user", "parts": [{"kind": "text", "text": "go"}]});
-    let request = wire("POST", "/v1/message:send", json!({"message": message}));
-    let result = desk.put_as(&request, &Value::Null, &[]).expect("a task");
+    let request = post("/v1/message:send", json!({"message": message}));
+    let result = harness.result_of(&request, &Value::Null, &[]).expect("a task");
     let task = shape::task(Binding::Rpc03, result.get("task").unwrap_or(&result));
     assert_eq!(task.state(), "completed");
-    let seen = desk.client.get(&format!("/v1/tasks/{}?form=ts", task.id)).json();
-    assert_eq!(shape::task(Binding::Rpc03, &seen), task);
+    let shown = harness.client.get(&format!("/v1/tasks/{}?form=ts", task.id)).json();
+    assert_eq!(shape::task(Binding::Rpc03, &shown), task);
 }
 
 #[test]
-fn messages_of_1_0_may_come_by_the_methods_of_0_3() {
+fn methods_of_0_3_accept_messages_of_1_0() {
     let message = |role: &str, part: Value| json!({"messageId": "tck-complete-task-1", "role": role, "parts": [part]});
     let plain = || json!({"text": "go"});
     for (version, message, is_1_0) in [
@@ -74,10 +69,10 @@ fn messages_of_1_0_may_come_by_the_methods_of_0_3() {
         (None, message("ROLE_USER", json!({"type": "text", "text": "go"})), false),
         (None, message("user", plain()), false),
     ] {
-        let mut desk = Desk::with(Binding::Rpc03, &[]);
+        let mut harness = Harness::with(Binding::Rpc03, &[]);
         let fields: Vec<(&str, &str)> = version.map(|version| ("A2A-Version", version)).into_iter().collect();
         let body = json!({"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": {"message": message}});
-        let result = desk.put_as(&wire("POST", "/", body), &json!(1), &fields);
+        let result = harness.result_of(&post("/", body), &json!(1), &fields);
         let result = result.unwrap_or_else(|refusal| panic!("{version:?} {message}: {refusal:?}"));
         let binding = if is_1_0 { Binding::Rpc10 } else { Binding::Rpc03 };
         let shape::Answer::Task(task) = shape::answer(binding, &result) else {
@@ -92,53 +87,53 @@ fn rest_accepts_a_message_in_a_json_rpc_envelope() {
     let message = json!({"kind": "message", "messageId": "tck-complete-task-1", "role": "user",
         "parts": [{"kind": "text", "text": "go"}]});
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": {"message": message}});
-    let mut desk = Desk::with(Binding::Rest03, &[]);
-    let result = desk.put_as(&wire("POST", "/v1/message:send", body.clone()), &Value::Null, &[]).expect("a task");
+    let mut harness = Harness::with(Binding::Rest03, &[]);
+    let result = harness.result_of(&post("/v1/message:send", body.clone()), &Value::Null, &[]).expect("a task");
     assert_eq!(shape::task(Binding::Rpc03, &result).state(), "completed");
-    let mut events = desk.client.events("POST", "/v1/message:stream", &JSON, body.to_string().as_bytes());
+    let mut events = harness.client.events("POST", "/v1/message:stream", &JSON, body.to_string().as_bytes());
     let last = events.by_ref().last().expect("events").json;
     assert_eq!((&last["kind"], &last["status"]["state"]), (&json!("status-update"), &json!("completed")));
 }
 
 #[test]
-fn rest_03_counts_history_under_both_names() {
-    let mut desk = Desk::with(Binding::Rest03, &[]);
-    let asked = desk.task(Note::new("tck-input-required"));
-    let task = desk.task(Note::new("tck-complete-task").to(&asked.id));
+fn rest_03_limits_history_by_both_names() {
+    let mut harness = Harness::with(Binding::Rest03, &[]);
+    let asked = harness.task(Prompt::new("tck-input-required"));
+    let task = harness.task(Prompt::new("tck-complete-task").to(&asked.id));
     for name in ["historyLength", "history_length"] {
-        let seen = desk.client.get(&format!("/v1/tasks/{}?{name}=1", task.id)).json();
-        assert_eq!(shape::task(Binding::Rest03, &seen).history().len(), 1, "{name}");
+        let shown = harness.client.get(&format!("/v1/tasks/{}?{name}=1", task.id)).json();
+        assert_eq!(shape::task(Binding::Rest03, &shown).history().len(), 1, "{name}");
     }
 }
 
 #[test]
 fn json_1_0_is_read_in_snake_case_too() {
     for binding in [Binding::Rpc10, Binding::Rest10] {
-        let mut desk = Desk::with(binding, &[]);
+        let mut harness = Harness::with(binding, &[]);
         let params = json!({"message": {"message_id": "tck-complete-task-1", "role": "ROLE_USER", "context_id": "mine", "parts": [{"text": "go", "media_type": "text/plain"}]},
             "configuration": {"history_length": 0, "return_immediately": false}});
         let (request, id) = match binding {
-            Binding::Rpc10 => (
-                wire("POST", "/", json!({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": params})),
-                json!(1),
-            ),
-            _ => (wire("POST", "/message:send", params), Value::Null),
+            Binding::Rpc10 => {
+                (post("/", json!({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": params})), json!(1))
+            }
+            _ => (post("/message:send", params), Value::Null),
         };
-        let result = desk.put_as(&request, &id, &[]).unwrap_or_else(|refusal| panic!("{refusal:?}"));
+        let result = harness.result_of(&request, &id, &[]).unwrap_or_else(|refusal| panic!("{refusal:?}"));
         let shape::Answer::Task(task) = shape::answer(binding, &result) else {
             panic!("a task, not {result}");
         };
         assert_eq!((task.context.as_str(), task.history.is_none()), ("mine", true));
     }
-    let mut desk = Desk::with(Binding::Rpc10, &[]);
-    let task = desk.task(Note::new("tck-complete-task"));
+    let mut harness = Harness::with(Binding::Rpc10, &[]);
+    let task = harness.task(Prompt::new("tck-complete-task"));
     for (method, params) in [
         ("ListTasks", json!({"context_id": task.context, "page_size": 2, "include_artifacts": false})),
         ("GetTask", json!({"id": task.id, "history_length": 1})),
         ("ListTaskPushNotificationConfigs", json!({"task_id": task.id, "page_size": null})),
     ] {
-        let request = wire("POST", "/", json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}));
-        let result = desk.put_as(&request, &json!(1), &[]).unwrap_or_else(|refusal| panic!("{method}: {refusal:?}"));
+        let request = post("/", json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}));
+        let result =
+            harness.result_of(&request, &json!(1), &[]).unwrap_or_else(|refusal| panic!("{method}: {refusal:?}"));
         if method == "ListTasks" {
             assert_eq!(result["totalSize"], 1);
         }
@@ -148,63 +143,64 @@ fn json_1_0_is_read_in_snake_case_too() {
 #[test]
 fn a_part_of_1_0_has_one_content() {
     for binding in [Binding::Rpc10, Binding::Rest10] {
-        let mut desk = Desk::with(binding, &[]);
+        let mut harness = Harness::with(binding, &[]);
         for part in [json!({"text": "a", "data": 1}), json!({"mediaType": "text/plain"}), json!({"raw": "???"})] {
-            let op = Op::Send(Note::new("tck-complete-task"));
+            let op = Op::Send(Prompt::new("tck-complete-task"));
             let id = json!(1);
-            let mut request = binding.wire(&op, &id);
+            let mut request = binding.request(&op, &id);
             let body = request.body.as_mut().expect("a body");
             let message = match binding {
                 Binding::Rpc10 => &mut body["params"]["message"],
                 _ => &mut body["message"],
             };
             message["parts"] = json!([part]);
-            let refusal = desk.put_as(&request, &id, &[]);
-            let refusal = refusal.err().unwrap_or_else(|| panic!("{part} was taken"));
+            let refusal = harness.result_of(&request, &id, &[]);
+            let refusal = refusal.err().unwrap_or_else(|| panic!("{part} was accepted"));
             refusal.check(binding, Fault::InvalidParams);
         }
-        // Data may be anything.
+        // Data may be any JSON value.
         for data in [json!([1, "two"]), json!("text"), json!(7)] {
-            let note = Note::new("tck-complete-task").saying(vec![Piece::Data(data.clone()), Piece::Text("go".into())]);
-            let task = desk.task(note);
-            assert_eq!(task.history()[0].parts[0], Piece::Data(data));
+            let prompt =
+                Prompt::new("tck-complete-task").with_parts(vec![Part::Data(data.clone()), Part::Text("go".into())]);
+            let task = harness.task(prompt);
+            assert_eq!(task.history()[0].parts[0], Part::Data(data));
         }
     }
 }
 
 #[test]
-fn data_that_is_no_object_is_shown_to_0_3_as_one() {
-    let mut desk = Desk::with(Binding::Rpc10, &[]);
-    let note = Note::new("tck-complete-task").saying(vec![Piece::Data(json!([1])), Piece::Text("go".into())]);
-    let task = desk.task(note);
+fn data_that_is_no_object_is_wrapped_in_one_for_0_3() {
+    let mut harness = Harness::with(Binding::Rpc10, &[]);
+    let prompt = Prompt::new("tck-complete-task").with_parts(vec![Part::Data(json!([1])), Part::Text("go".into())]);
+    let task = harness.task(prompt);
     for binding in [Binding::Rpc03, Binding::Rest03] {
-        let seen = desk.beside(binding).get(&task.id);
-        assert_eq!(seen.history()[0].parts[0], Piece::Data(json!({"value": [1]})), "{binding:?}");
+        let shown = harness.other_client(binding).get(&task.id);
+        assert_eq!(shown.history()[0].parts[0], Part::Data(json!({"value": [1]})), "{binding:?}");
     }
 }
 
 #[test]
 fn paths_are_parsed_leniently() {
-    let mut desk = Desk::with(Binding::Rest03, &[]);
-    let task = desk.task(Note::new("tck-input-required"));
+    let mut harness = Harness::with(Binding::Rest03, &[]);
+    let task = harness.task(Prompt::new("tck-input-required"));
     for path in
         [format!("//v1/tasks/{}", task.id), format!("/v1//tasks/{}/", task.id), format!("/v1/tasks/{}/", task.id)]
     {
-        let seen = desk.client.get(&path);
-        assert_eq!((seen.status(), &seen.json()["id"]), (200, &json!(task.id)), "{path}");
+        let response = harness.client.get(&path);
+        assert_eq!((response.status(), &response.json()["id"]), (200, &json!(task.id)), "{path}");
     }
-    let canceled = desk.client.post(&format!("/v1/tasks/{}%3Acancel", task.id), &json!({}));
+    let canceled = harness.client.post(&format!("/v1/tasks/{}%3Acancel", task.id), &json!({}));
     assert_eq!((canceled.status(), &canceled.json()["status"]["state"]), (200, &json!("TASK_STATE_CANCELLED")));
 }
 
 #[test]
-fn a_watcher_of_rest_may_use_get_or_post() {
+fn a_rest_client_may_subscribe_with_get_or_post() {
     for (binding, base) in [(Binding::Rest03, "/v1"), (Binding::Rest10, "")] {
-        let mut desk = Desk::with(binding, &[]);
-        let task = desk.task(Note::new("tck-input-required"));
+        let mut harness = Harness::with(binding, &[]);
+        let task = harness.task(Prompt::new("tck-input-required"));
         for method in ["GET", "POST"] {
             let path = format!("{base}/tasks/{}:subscribe", task.id);
-            let mut events = desk.client.events(method, &path, &[("Accept", "text/event-stream")], b"");
+            let mut events = harness.client.events(method, &path, &[("Accept", "text/event-stream")], b"");
             assert!(events.head().is_event_stream(), "{method} {path}: {:?}", events.head());
             let first = events.next().expect("the task").json;
             assert_eq!(first["task"]["id"], json!(task.id), "{method} {path}");
@@ -212,16 +208,16 @@ fn a_watcher_of_rest_may_use_get_or_post() {
     }
 }
 
-/// Whatever can be read can be asked for by its head alone, which is the same as with its body.
+/// HEAD is possible for every path that can be read, and has the same status and header fields as GET.
 #[test]
-fn a_head_comes_without_its_body() {
-    let mut desk = Desk::with(Binding::Rest10, &[&["--extended-card", EXTENDED]]);
-    let task = desk.task(Note::new("tck-complete-task"));
-    let mut client = Client::new(&desk.server.url());
+fn head_is_answered_like_get_without_the_body() {
+    let mut harness = Harness::with(Binding::Rest10, &[&["--extended-card", EXTENDED]]);
+    let task = harness.task(Prompt::new("tck-complete-task"));
+    let mut client = Client::new(&harness.server.url());
     let one = |path: &str| path.replace("{task}", &task.id);
-    let hook = json!({"id": "h", "url": "https://client.example/a2a"}).to_string();
-    let hooks = one("/tasks/{task}/pushNotificationConfigs");
-    let set = client.request("POST", &hooks, &[("A2A-Version", "1.0")], hook.as_bytes());
+    let webhook = json!({"id": "h", "url": "https://client.example/a2a"}).to_string();
+    let webhooks = one("/tasks/{task}/pushNotificationConfigs");
+    let set = client.request("POST", &webhooks, &[("A2A-Version", "1.0")], webhook.as_bytes());
     assert_eq!(set.status(), 200, "{}", set.text());
     for (path, version) in [
         ("/.well-known/agent-card.json", ""),
@@ -260,9 +256,9 @@ fn a_head_comes_without_its_body() {
 }
 
 #[test]
-fn a_wrong_method_is_told_the_right_ones() {
-    let mut desk = Desk::with(Binding::Rest10, &[]);
-    let task = desk.task(Note::new("tck-complete-task"));
+fn a_wrong_method_is_refused_with_the_allowed_ones() {
+    let mut harness = Harness::with(Binding::Rest10, &[]);
+    let task = harness.task(Prompt::new("tck-complete-task"));
     for (method, path, right) in [
         ("GET", "/".to_owned(), "POST"),
         ("OPTIONS", "/".into(), "POST"),
@@ -276,7 +272,7 @@ fn a_wrong_method_is_told_the_right_ones() {
         ("DELETE", format!("/v1/tasks/{}", task.id), "GET, HEAD"),
         ("PUT", format!("/tasks/{}/pushNotificationConfigs", task.id), "GET, HEAD, POST"),
     ] {
-        let response = desk.client.request(method, &path, &[], b"");
+        let response = harness.client.request(method, &path, &[], b"");
         assert_eq!(response.status(), 405, "{method} {path}: {}", response.text());
         let allow = response.head.field("allow");
         assert_eq!(allow, Some(right), "{method} {path}");
@@ -285,59 +281,62 @@ fn a_wrong_method_is_told_the_right_ones() {
 }
 
 #[test]
-fn an_unknown_path_is_answered_in_the_dialect_of_its_prefix() {
-    let desk = Desk::with(Binding::Rest10, &[]);
-    let mut client = Client::new(&desk.server.url());
+fn an_unknown_path_is_refused_in_the_dialect_of_its_prefix() {
+    let harness = Harness::with(Binding::Rest10, &[]);
+    let mut client = Client::new(&harness.server.url());
     let old = client.get("/v1/nowhere");
     assert_eq!((old.status(), &old.json()["code"]), (404, &json!(-32601)));
-    let mut client = Client::new(&desk.server.url()).field("A2A-Version", "1.0");
+    let mut client = Client::new(&harness.server.url()).field("A2A-Version", "1.0");
     let new = client.get("/nowhere/at/all/really");
     assert_eq!((new.status(), &new.json()["error"]["status"]), (404, &json!("NOT_FOUND")));
 }
 
 #[test]
 fn rest_1_0_answers_in_its_own_media_type_if_asked() {
-    let mut desk = Desk::with(Binding::Rest10, &[]);
-    let body = Binding::Rest10.sending(&Note::new("tck-complete-task")).to_string();
-    let media = |desk: &mut Desk, fields: &[(&str, &str)]| {
-        let response = desk.client.request("POST", "/message:send", fields, body.as_bytes());
+    let mut harness = Harness::with(Binding::Rest10, &[]);
+    let body = Binding::Rest10.sending(&Prompt::new("tck-complete-task")).to_string();
+    let media = |harness: &mut Harness, fields: &[(&str, &str)]| {
+        let response = harness.client.request("POST", "/message:send", fields, body.as_bytes());
         assert_eq!(response.status(), 200, "{}", response.text());
         response.head.field("content-type").unwrap_or("").to_owned()
     };
     let json = ("Content-Type", "application/json");
-    assert_eq!(media(&mut desk, &[json]), "application/json");
-    assert_eq!(media(&mut desk, &[json, ("Accept", "*/*")]), "application/json");
-    assert_eq!(media(&mut desk, &[json, ("Accept", "application/a2a+json, application/json")]), "application/a2a+json");
-    assert_eq!(media(&mut desk, &[("Content-Type", "application/a2a+json")]), "application/a2a+json");
-    let missing = desk.client.request("GET", "/tasks/nobody", &[("Accept", "application/a2a+json")], b"");
+    assert_eq!(media(&mut harness, &[json]), "application/json");
+    assert_eq!(media(&mut harness, &[json, ("Accept", "*/*")]), "application/json");
+    assert_eq!(
+        media(&mut harness, &[json, ("Accept", "application/a2a+json, application/json")]),
+        "application/a2a+json"
+    );
+    assert_eq!(media(&mut harness, &[("Content-Type", "application/a2a+json")]), "application/a2a+json");
+    let missing = harness.client.request("GET", "/tasks/nobody", &[("Accept", "application/a2a+json")], b"");
     assert_eq!((missing.status(), missing.head.field("content-type")), (404, Some("application/a2a+json")));
 }
 
 #[test]
 fn a_tenant_has_tasks_of_its_own() {
-    let mut desk = Desk::with(Binding::Rest10, &[]);
-    let body = Binding::Rest10.sending(&Note::new("tck-complete-task"));
-    let mine = desk.client.post("/acme/message:send", &body);
+    let mut harness = Harness::with(Binding::Rest10, &[]);
+    let body = Binding::Rest10.sending(&Prompt::new("tck-complete-task"));
+    let mine = harness.client.post("/acme/message:send", &body);
     assert_eq!(mine.status(), 200, "{}", mine.text());
     let id = mine.json()["task"]["id"].as_str().expect("a task").to_owned();
-    assert_eq!(desk.client.get(&format!("/acme/tasks/{id}")).status(), 200);
+    assert_eq!(harness.client.get(&format!("/acme/tasks/{id}")).status(), 200);
     for foreign in [format!("/tasks/{id}"), format!("/other/tasks/{id}")] {
-        assert_eq!(desk.client.get(&foreign).status(), 404, "{foreign}");
+        assert_eq!(harness.client.get(&foreign).status(), 404, "{foreign}");
     }
 }
 
 #[test]
 fn a_body_too_large_is_refused() {
     for binding in [Binding::Rpc03, Binding::Rest03, Binding::Rpc10, Binding::Rest10] {
-        let desk = Desk::with(binding, &[]);
+        let harness = Harness::with(binding, &[]);
         let path = match binding {
             Binding::Rpc03 | Binding::Rpc10 => "/",
             Binding::Rest03 => "/v1/message:send",
             Binding::Rest10 => "/message:send",
         };
         let fields = [("Content-Type", "application/json"), ("Content-Length", "99999999999")];
-        let mut conn = desk.client.raw();
-        let head = desk.client.bytes("POST", path, &fields, b"");
+        let mut conn = harness.client.raw();
+        let head = harness.client.bytes("POST", path, &fields, b"");
         conn.send(&head).expect("a head");
         let response = conn.response(Side::Response).expect("an answer");
         assert_eq!(response.status(), 413, "{binding:?}");
@@ -345,12 +344,12 @@ fn a_body_too_large_is_refused() {
     }
 }
 
-/// Clients with one set of header fields for everything send them where there is no body, too.
+/// Some clients send the same header fields with every request, even without a body.
 #[test]
 fn unknown_fields_are_ignored() {
     for (binding, base) in [(Binding::Rest03, "/v1"), (Binding::Rest10, "")] {
-        let mut desk = Desk::with(binding, &[]);
-        let task = desk.task(Note::new("tck-input-required"));
+        let mut harness = Harness::with(binding, &[]);
+        let task = harness.task(Prompt::new("tck-input-required"));
         let fields = [
             ("Content-Type", "application/json"),
             ("Accept", "application/json"),
@@ -365,7 +364,7 @@ fn unknown_fields_are_ignored() {
             ("DELETE", format!("{path}/pushNotificationConfigs/none")),
             ("POST", format!("{path}:cancel")),
         ] {
-            let response = desk.client.request(method, &path, &fields, b"");
+            let response = harness.client.request(method, &path, &fields, b"");
             assert_eq!(response.status(), 200, "{method} {path}: {}", response.text());
         }
     }

@@ -11,7 +11,7 @@ pub enum Fault {
     InvalidParams,
     TaskNotFound,
     TaskNotCancelable,
-    /// A message to a task that is over: 0.3 has no code of its own for it.
+    /// A message to a task that has ended: 0.3 has no code of its own for this error.
     TaskIsOver,
     PushNotSupported,
     Unsupported,
@@ -21,7 +21,7 @@ pub enum Fault {
     Version,
 }
 
-/// What a refused request was answered with.
+/// The error response to a request.
 #[derive(Clone, Debug)]
 pub struct Refusal {
     pub http: u16,
@@ -33,7 +33,7 @@ pub struct Refusal {
 struct Row {
     code: i64,
     http: u16,
-    /// What REST 0.3 calls it.
+    /// The name of the error in REST 0.3.
     name: &'static str,
     status: &'static str,
     reason: &'static str,
@@ -80,7 +80,7 @@ impl Fault {
         }
     }
 
-    /// Whether the protocol gives it a reason: such errors name it in their details.
+    /// Whether the protocol defines a reason for the error, which its details then name.
     fn is_of_a2a(self) -> bool {
         !matches!(self, Fault::ParseError | Fault::InvalidRequest | Fault::MethodNotFound | Fault::InvalidParams)
     }
@@ -96,15 +96,15 @@ impl Refusal {
     }
 
     pub fn message(&self) -> &str {
-        let place = match self.error.get("error") {
+        let error = match self.error.get("error") {
             Some(status @ Value::Object(_)) => status,
             _ => &self.error,
         };
-        let message = place["message"].as_str();
+        let message = error["message"].as_str();
         message.unwrap_or_else(|| panic!("no message in {}", self.error))
     }
 
-    /// Holds it against the table and the whole shape of its family.
+    /// Compares the error with the table, and checks all members that the binding prescribes.
     pub fn check(&self, binding: Binding, fault: Fault) {
         let row = fault.row(binding.version());
         assert!(!self.message().is_empty(), "{binding:?}: {self:?}");
@@ -138,14 +138,14 @@ impl Refusal {
                 info(&status["details"], row.reason);
             }
         }
-        let said = self.message().to_lowercase();
+        let message = self.message().to_lowercase();
         for word in words(fault) {
-            assert!(said.contains(word), "{binding:?}: {word:?} is not in {said:?}");
+            assert!(message.contains(word), "{binding:?}: {word:?} is not in {message:?}");
         }
     }
 }
 
-/// Kits look for these in the text.
+/// The words that kits look for in the text of an error.
 fn words(fault: Fault) -> &'static [&'static str] {
     match fault {
         Fault::TaskNotFound => &["not found"],
@@ -169,7 +169,7 @@ fn info(details: &Value, reason: &str) {
     );
 }
 
-/// If there are details, they are a list of objects that say what they are.
+/// Checks that details, if there are any, are a list of objects with their type.
 fn details(details: &Value) {
     if details.is_null() {
         return;

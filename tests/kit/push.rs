@@ -1,37 +1,37 @@
-//! Webhooks: kept, listed, removed, and called.
+//! Webhooks: setting, listing, deleting and calling them.
 
-use crate::binding::{Binding, Hook, Note, Op, Version, Wait, Wire};
-use crate::desk::Desk;
-use crate::hook::{Delivery, Receiver};
+use crate::binding::{Binding, Op, Prompt, Version, Wait, Webhook, post};
+use crate::harness::Harness;
 use crate::problem::Fault;
+use crate::receiver::{Delivery, Receiver};
 use crate::shape;
 use serde_json::{Value, json};
 
-duties! {
+every_binding! {
     a_webhook_is_kept_until_it_is_deleted,
-    no_webhooks_for_a_task_that_is_not_there,
+    webhooks_of_an_unknown_task_are_refused,
     a_webhook_without_an_id_gets_one,
-    a_webhook_needs_an_address_of_the_outside_world,
+    a_webhook_needs_a_public_address,
     a_webhook_may_come_with_the_message [super::PRIVATE],
     a_webhook_that_fails_is_called_again [super::PRIVATE],
-    a_webhook_hears_of_every_change_in_order [super::PRIVATE],
+    a_webhook_receives_every_change_in_order [super::PRIVATE],
     a_webhook_may_come_with_a_stream [super::PRIVATE],
-    a_webhook_hears_once_of_work_that_goes_on [super::IMPATIENT],
+    a_webhook_receives_the_working_state_once [super::SHORT_WAIT],
 }
 
 const PRIVATE: &[&str] = &["--push-allow-private"];
-const IMPATIENT: &[&str] = &["--push-allow-private", "--blocking-timeout", "500ms"];
+const SHORT_WAIT: &[&str] = &["--push-allow-private", "--blocking-timeout", "500ms"];
 
-fn example(id: &str) -> Hook {
-    Hook {
+fn example(id: &str) -> Webhook {
+    Webhook {
         token: Some("tok".into()),
         credentials: Some("s3cret".into()),
-        ..Hook::at("https://example.com/webhook").named(id)
+        ..Webhook::at("https://example.com/webhook").named(id)
     }
 }
 
-/// A webhook as each binding writes it, read back.
-fn read(binding: Binding, task: &str, value: &Value) -> Hook {
+/// Parses a webhook of a response in the format of the binding.
+fn parse(binding: Binding, task: &str, value: &Value) -> Webhook {
     let config = match binding {
         Binding::Rpc03 => {
             assert_eq!(value["taskId"], task, "{value}");
@@ -59,7 +59,7 @@ fn read(binding: Binding, task: &str, value: &Value) -> Hook {
     if !authentication.is_null() {
         assert_eq!(scheme, "Bearer", "{value}");
     }
-    Hook {
+    Webhook {
         id: text(&config["id"]),
         url: text(&config["url"]).unwrap_or_else(|| panic!("no url in {value}")),
         token: text(&config["token"]),
@@ -67,81 +67,81 @@ fn read(binding: Binding, task: &str, value: &Value) -> Hook {
     }
 }
 
-fn listed(desk: &mut Desk, task: &str) -> Vec<Hook> {
-    let list = desk.done(&Op::ListHooks(task.into()));
-    let hooks = match desk.binding {
+fn listed(harness: &mut Harness, task: &str) -> Vec<Webhook> {
+    let list = harness.expect_result(&Op::ListWebhooks(task.into()));
+    let webhooks = match harness.binding {
         Binding::Rpc03 => &list,
         Binding::Rest03 => &list["configs"],
         Binding::Rpc10 | Binding::Rest10 => &list["configs"],
     };
-    let hooks = hooks.as_array().unwrap_or_else(|| panic!("no list in {list}"));
-    hooks.iter().map(|hook| read(desk.binding, task, hook)).collect()
+    let webhooks = webhooks.as_array().unwrap_or_else(|| panic!("no list in {list}"));
+    webhooks.iter().map(|webhook| parse(harness.binding, task, webhook)).collect()
 }
 
-fn a_webhook_is_kept_until_it_is_deleted(desk: &mut Desk) {
-    // Also one of a task that is over.
-    let task = desk.task(Note::new("tck-complete-task")).id;
-    assert_eq!(listed(desk, &task), []);
-    let hook = example("hook-1");
-    let set = desk.set_hook(&task, &hook);
-    assert_eq!(read(desk.binding, &task, &set), hook);
-    let got = desk.done(&Op::GetHook(task.clone(), "hook-1".into()));
-    assert_eq!(read(desk.binding, &task, &got), hook);
-    let second = Hook { url: "https://example.com/other".into(), ..example("hook-2") };
-    desk.set_hook(&task, &second);
-    assert_eq!(listed(desk, &task), [hook.clone(), second.clone()]);
+fn a_webhook_is_kept_until_it_is_deleted(harness: &mut Harness) {
+    // A task that has ended can have webhooks too.
+    let task = harness.task(Prompt::new("tck-complete-task")).id;
+    assert_eq!(listed(harness, &task), []);
+    let webhook = example("webhook-1");
+    let set = harness.set_webhook(&task, &webhook);
+    assert_eq!(parse(harness.binding, &task, &set), webhook);
+    let got = harness.expect_result(&Op::GetWebhook(task.clone(), "webhook-1".into()));
+    assert_eq!(parse(harness.binding, &task, &got), webhook);
+    let second = Webhook { url: "https://example.com/other".into(), ..example("webhook-2") };
+    harness.set_webhook(&task, &second);
+    assert_eq!(listed(harness, &task), [webhook.clone(), second.clone()]);
     // Setting one again replaces it.
-    let moved = Hook { url: "https://example.com/moved".into(), ..hook };
-    desk.set_hook(&task, &moved);
-    assert_eq!(listed(desk, &task), [moved, second.clone()]);
+    let moved = Webhook { url: "https://example.com/moved".into(), ..webhook };
+    harness.set_webhook(&task, &moved);
+    assert_eq!(listed(harness, &task), [moved, second.clone()]);
     for _ in 0..2 {
-        let nothing = match desk.binding {
+        let nothing = match harness.binding {
             Binding::Rpc03 => Value::Null,
             Binding::Rest03 | Binding::Rpc10 | Binding::Rest10 => json!({}),
         };
-        assert_eq!(desk.done(&Op::DeleteHook(task.clone(), "hook-1".into())), nothing);
+        assert_eq!(harness.expect_result(&Op::DeleteWebhook(task.clone(), "webhook-1".into())), nothing);
     }
-    desk.refused(&Op::GetHook(task.clone(), "hook-1".into()), Fault::TaskNotFound);
-    assert_eq!(listed(desk, &task), [second]);
+    harness.expect_refusal(&Op::GetWebhook(task.clone(), "webhook-1".into()), Fault::TaskNotFound);
+    assert_eq!(listed(harness, &task), [second]);
 }
 
-fn no_webhooks_for_a_task_that_is_not_there(desk: &mut Desk) {
+fn webhooks_of_an_unknown_task_are_refused(harness: &mut Harness) {
     let task = || "nobody-made-this".to_owned();
     for op in [
-        Op::SetHook(task(), example("h")),
-        Op::GetHook(task(), "h".into()),
-        Op::ListHooks(task()),
-        Op::DeleteHook(task(), "h".into()),
+        Op::SetWebhook(task(), example("h")),
+        Op::GetWebhook(task(), "h".into()),
+        Op::ListWebhooks(task()),
+        Op::DeleteWebhook(task(), "h".into()),
     ] {
-        desk.refused(&op, Fault::TaskNotFound);
+        harness.expect_refusal(&op, Fault::TaskNotFound);
     }
 }
 
-fn a_webhook_without_an_id_gets_one(desk: &mut Desk) {
-    let task = desk.task(Note::new("tck-complete-task")).id;
-    let set = desk.set_hook(&task, &Hook::at("https://example.com/webhook"));
-    let id = read(desk.binding, &task, &set).id.expect("an id");
+fn a_webhook_without_an_id_gets_one(harness: &mut Harness) {
+    let task = harness.task(Prompt::new("tck-complete-task")).id;
+    let set = harness.set_webhook(&task, &Webhook::at("https://example.com/webhook"));
+    let id = parse(harness.binding, &task, &set).id.expect("an id");
     assert!(!id.is_empty());
-    let names = match desk.binding.version() {
-        // What clients of 0.3 take for its name.
+    let names = match harness.binding.version() {
+        // The names that clients of 0.3 use for the only webhook of a task.
         Version::V03 => vec![task.clone(), "default".into()],
         Version::V10 => vec![id],
     };
     for name in names {
-        let got = desk.done(&Op::GetHook(task.clone(), name.clone()));
-        assert_eq!(read(desk.binding, &task, &got).url, "https://example.com/webhook", "{name}");
+        let got = harness.expect_result(&Op::GetWebhook(task.clone(), name.clone()));
+        assert_eq!(parse(harness.binding, &task, &got).url, "https://example.com/webhook", "{name}");
     }
-    if desk.binding == Binding::Rpc03 {
+    if harness.binding == Binding::Rpc03 {
         let call = json!(1);
-        let mut wire = desk.binding.wire(&Op::GetHook(task.clone(), String::new()), &call);
-        wire.body.as_mut().expect("a body")["params"] = json!({"id": task});
-        let got = desk.put_as(&wire, &call, &[]).expect("the only one");
-        assert_eq!(read(Binding::Rpc03, &task, &got).url, "https://example.com/webhook");
+        let mut request = harness.binding.request(&Op::GetWebhook(task.clone(), String::new()), &call);
+        request.body.as_mut().expect("a body")["params"] = json!({"id": task});
+        let got = harness.result_of(&request, &call, &[]).expect("the only one");
+        assert_eq!(parse(Binding::Rpc03, &task, &got).url, "https://example.com/webhook");
     }
 }
 
-fn a_webhook_needs_an_address_of_the_outside_world(desk: &mut Desk) {
-    let task = desk.task(Note::new("tck-complete-task")).id;
+fn a_webhook_needs_a_public_address(harness: &mut Harness) {
+    let task = harness.task(Prompt::new("tck-complete-task")).id;
     for url in [
         "",
         "nonsense",
@@ -155,96 +155,96 @@ fn a_webhook_needs_an_address_of_the_outside_world(desk: &mut Desk) {
         "https://user@example.com/",
         "https://example.com/#part",
     ] {
-        desk.refused(&Op::SetHook(task.clone(), Hook::at(url).named("h")), Fault::InvalidParams);
+        harness.expect_refusal(&Op::SetWebhook(task.clone(), Webhook::at(url).named("h")), Fault::InvalidParams);
     }
-    assert_eq!(listed(desk, &task), []);
+    assert_eq!(listed(harness, &task), []);
 }
 
-fn a_webhook_may_come_with_the_message(desk: &mut Desk) {
+fn a_webhook_may_come_with_the_message(harness: &mut Harness) {
     let receiver = Receiver::open();
-    let hook = Hook {
+    let webhook = Webhook {
         token: Some("n0tify".into()),
         credentials: Some("s3cret".into()),
-        ..Hook::at(&receiver.url()).named("inline")
+        ..Webhook::at(&receiver.url()).named("inline")
     };
-    let task = desk.task(Note::new("tck-input-required").wait(Wait::Whole).hooked(hook.clone()));
-    assert_eq!(listed(desk, &task.id), [hook]);
-    desk.task(Note::new("tck-complete-task").to(&task.id));
-    receiver.wait("the end of the task", |delivery| shown(desk.binding, delivery).1 == "completed");
+    let task = harness.task(Prompt::new("tck-input-required").wait(Wait::UntilEnd).with_webhook(webhook.clone()));
+    assert_eq!(listed(harness, &task.id), [webhook]);
+    harness.task(Prompt::new("tck-complete-task").to(&task.id));
+    receiver.wait("the end of the task", |delivery| shown(harness.binding, delivery).1 == "completed");
     for delivery in receiver.all() {
         assert_eq!(delivery.head.method(), "POST");
         assert_eq!(delivery.head.target(), "/webhook");
         assert_eq!(delivery.head.field("authorization"), Some("Bearer s3cret"));
         assert_eq!(delivery.head.field("x-a2a-notification-token"), Some("n0tify"));
-        assert_eq!(shown(desk.binding, &delivery).0, task.id);
+        assert_eq!(shown(harness.binding, &delivery).0, task.id);
     }
-    let log = desk.server.output();
+    let log = harness.server.output();
     assert!(!log.contains("s3cret") && !log.contains("n0tify"), "{log}");
 }
 
-fn a_webhook_that_fails_is_called_again(desk: &mut Desk) {
+fn a_webhook_that_fails_is_called_again(harness: &mut Harness) {
     let receiver = Receiver::failing(1);
-    let hook = Hook::at(&receiver.url()).named("again");
-    let task = desk.task(Note::new("tck-complete-task").wait(Wait::Whole).hooked(hook));
-    receiver.wait("the end of the task", |delivery| shown(desk.binding, delivery).1 == "completed");
+    let webhook = Webhook::at(&receiver.url()).named("again");
+    let task = harness.task(Prompt::new("tck-complete-task").wait(Wait::UntilEnd).with_webhook(webhook));
+    receiver.wait("the end of the task", |delivery| shown(harness.binding, delivery).1 == "completed");
     let all = receiver.all();
     assert!(all.len() > 1, "{all:?}");
-    assert!(all.iter().all(|delivery| shown(desk.binding, delivery).0 == task.id));
+    assert!(all.iter().all(|delivery| shown(harness.binding, delivery).0 == task.id));
 }
 
-fn a_webhook_hears_of_every_change_in_order(desk: &mut Desk) {
+fn a_webhook_receives_every_change_in_order(harness: &mut Harness) {
     let receiver = Receiver::open();
-    let task = desk.task(Note::new("tck-input-required"));
-    desk.set_hook(&task.id, &Hook::at(&receiver.url()).named("later"));
-    desk.task(Note::new("tck-artifact-text").to(&task.id));
-    receiver.wait("the end of the task", |delivery| shown(desk.binding, delivery).1 == "completed");
+    let task = harness.task(Prompt::new("tck-input-required"));
+    harness.set_webhook(&task.id, &Webhook::at(&receiver.url()).named("later"));
+    harness.task(Prompt::new("tck-artifact-text").to(&task.id));
+    receiver.wait("the end of the task", |delivery| shown(harness.binding, delivery).1 == "completed");
     let all = receiver.all();
     let states: Vec<&str> =
-        all.iter().map(|delivery| shown(desk.binding, delivery).1).filter(|state| !state.is_empty()).collect();
+        all.iter().map(|delivery| shown(harness.binding, delivery).1).filter(|state| !state.is_empty()).collect();
     let order = ["submitted", "working", "input-required", "completed"];
-    let place = |state: &str| order.iter().position(|known| *known == state).expect("a known state");
-    assert!(states.windows(2).all(|pair| place(pair[0]) <= place(pair[1])), "{states:?}");
-    let marks: Vec<&str> = all.iter().filter_map(|delivery| delivery.head.field("x-a2a-event-id")).collect();
-    assert_eq!(marks.len(), all.len());
-    let numbers: Vec<u64> = marks
+    let rank = |state: &str| order.iter().position(|known| *known == state).expect("a known state");
+    assert!(states.windows(2).all(|pair| rank(pair[0]) <= rank(pair[1])), "{states:?}");
+    let ids: Vec<&str> = all.iter().filter_map(|delivery| delivery.head.field("x-a2a-event-id")).collect();
+    assert_eq!(ids.len(), all.len());
+    let numbers: Vec<u64> = ids
         .iter()
-        .map(|mark| {
-            let (of, seq) = mark.rsplit_once(':').expect("task:seq");
+        .map(|id| {
+            let (of, seq) = id.rsplit_once(':').expect("task:seq");
             assert_eq!(of, task.id);
             seq.parse().expect("a number")
         })
         .collect();
     assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "{numbers:?}");
-    if desk.is(Version::V10) {
+    if harness.is(Version::V10) {
         assert!(all.iter().any(|delivery| delivery.body.get("artifactUpdate").is_some()), "{all:?}");
     }
 }
 
-fn a_webhook_may_come_with_a_stream(desk: &mut Desk) {
+fn a_webhook_may_come_with_a_stream(harness: &mut Harness) {
     let receiver = Receiver::open();
-    let note = Note::new("tck-complete-task").hooked(Hook::at(&receiver.url()).named("s"));
-    let seen = desk.stream(note).whole();
-    let id = seen[0].update.task_id().to_owned();
-    assert_eq!(listed(desk, &id).len(), 1);
-    receiver.wait("the end of the task", |delivery| shown(desk.binding, delivery) == (id.as_str(), "completed"));
+    let prompt = Prompt::new("tck-complete-task").with_webhook(Webhook::at(&receiver.url()).named("s"));
+    let events = harness.stream(prompt).whole();
+    let id = events[0].update.task_id().to_owned();
+    assert_eq!(listed(harness, &id).len(), 1);
+    receiver.wait("the end of the task", |delivery| shown(harness.binding, delivery) == (id.as_str(), "completed"));
 }
 
-/// A kit has one receiver for several tasks, each with credentials of its own, and looks at the first delivery it gets for each. So
-/// the script must not have another one under way when the next task begins.
-fn a_webhook_hears_once_of_work_that_goes_on(desk: &mut Desk) {
+/// A kit has one receiver for several tasks, each with credentials of its own, and checks the first delivery after it has begun each task.
+/// So the script must cause no further delivery, which could arrive after the next task has begun.
+fn a_webhook_receives_the_working_state_once(harness: &mut Harness) {
     let receiver = Receiver::open();
-    let task = desk.task(Note::new("test-push-delivery-").wait(Wait::Whole));
+    let task = harness.task(Prompt::new("test-push-delivery-").wait(Wait::UntilEnd));
     assert_eq!(task.state(), "input-required");
-    desk.set_hook(&task.id, &Hook::at(&receiver.url()).named("kit"));
-    let task = desk.task(Note::new("test-push-trigger-").to(&task.id).wait(Wait::Whole));
+    harness.set_webhook(&task.id, &Webhook::at(&receiver.url()).named("kit"));
+    let task = harness.task(Prompt::new("test-push-trigger-").to(&task.id).wait(Wait::UntilEnd));
     assert_eq!(task.state(), "working");
-    let told = receiver
-        .wait("what the waiting call was answered with", |delivery| shown(desk.binding, delivery).1 == "working");
-    assert_eq!(shown(desk.binding, &told).0, task.id);
+    let delivery = receiver
+        .wait("the state that the waiting call returned", |delivery| shown(harness.binding, delivery).1 == "working");
+    assert_eq!(shown(harness.binding, &delivery).0, task.id);
     assert_eq!(receiver.all().len(), 1, "{:?}", receiver.all());
 }
 
-/// The task and the state a delivery tells of; what it looks like is checked by the version it was asked for in.
+/// The task and the state in a delivery, whose format is checked by the version with which the webhook was set.
 fn shown(binding: Binding, delivery: &Delivery) -> (&str, &'static str) {
     let body = &delivery.body;
     let media = delivery.head.field("content-type").unwrap_or("");
@@ -265,11 +265,11 @@ fn shown(binding: Binding, delivery: &Delivery) -> (&str, &'static str) {
     }
 }
 
-/// The ways clients of REST 0.3 spell a new webhook.
+/// The formats in which clients of REST 0.3 set a webhook.
 #[test]
-fn rest_03_takes_a_webhook_in_every_spelling() {
-    let mut desk = Desk::with(Binding::Rest03, &[]);
-    let task = desk.task(Note::new("tck-complete-task")).id;
+fn rest_03_accepts_a_webhook_in_every_format() {
+    let mut harness = Harness::with(Binding::Rest03, &[]);
+    let task = harness.task(Prompt::new("tck-complete-task")).id;
     let name = format!("tasks/{task}/pushNotificationConfigs/default");
     let url = "https://example.com/webhook";
     for body in [
@@ -280,15 +280,11 @@ fn rest_03_takes_a_webhook_in_every_spelling() {
         json!({"taskId": task, "pushNotificationConfig": {"id": "default", "url": url}}),
         json!({"id": "default", "url": url}),
     ] {
-        let wire = Wire {
-            method: "POST",
-            path: format!("/v1/tasks/{task}/pushNotificationConfigs"),
-            body: Some(body.clone()),
-        };
-        let set = desk.put_as(&wire, &Value::Null, &[]);
+        let request = post(&format!("/v1/tasks/{task}/pushNotificationConfigs"), body.clone());
+        let set = harness.result_of(&request, &Value::Null, &[]);
         let set = set.unwrap_or_else(|refusal| panic!("{body}: {refusal:?}"));
         assert_eq!(set["pushNotificationConfig"]["url"], url, "{body}");
         assert_eq!(set["pushNotificationConfig"]["id"], "default", "{body}");
-        desk.done(&Op::DeleteHook(task.clone(), "default".into()));
+        harness.expect_result(&Op::DeleteWebhook(task.clone(), "default".into()));
     }
 }

@@ -1,14 +1,14 @@
-//! Responses of every binding, parsed into one form and checked against the rules of the binding: unknown members, states and roles
-//! in the spelling of another binding, and timestamps that are not UTC fail the test.
+//! Responses of every binding, parsed into the same types and checked by the rules of the binding: unknown members, states and roles in the
+//! format of another binding, and timestamps that are not UTC fail the test.
 
-use crate::binding::{Binding, File, Piece, Version};
+use crate::binding::{Binding, File, Part, Version};
 use serde_json::Value;
 
-/// The answer to a message.
+/// The response to a message.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
     Task(Task),
-    Message(Said),
+    Message(Message),
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -17,24 +17,24 @@ pub struct Task {
     pub context: String,
     pub status: Status,
     /// None where the member is absent.
-    pub history: Option<Vec<Said>>,
+    pub history: Option<Vec<Message>>,
     pub artifacts: Option<Vec<Artifact>>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Status {
-    /// In the words of 0.3: `input-required`, `canceled`, ….
+    /// The name of the state in 0.3: `input-required`, `canceled`, ….
     pub state: &'static str,
-    pub message: Option<Said>,
+    pub message: Option<Message>,
     pub timestamp: String,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Said {
+pub struct Message {
     pub id: String,
     /// `user` or `agent`.
     pub role: &'static str,
-    pub parts: Vec<Piece>,
+    pub parts: Vec<Part>,
     pub task: Option<String>,
     pub context: Option<String>,
 }
@@ -43,18 +43,18 @@ pub struct Said {
 pub struct Artifact {
     pub id: String,
     pub name: Option<String>,
-    pub parts: Vec<Piece>,
+    pub parts: Vec<Part>,
 }
 
 /// One event of a stream.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Update {
     Task(Task),
-    Message(Said),
+    Message(Message),
     Status {
         task: String,
         status: Status,
-        /// 0.3 only.
+        /// The member `final`, which only 0.3 has.
         last: Option<bool>,
     },
     Artifact {
@@ -66,13 +66,13 @@ pub enum Update {
 }
 
 impl Status {
-    /// What the agent says with it.
+    /// The text of the message.
     pub fn text(&self) -> String {
-        self.message.as_ref().map(Said::text).unwrap_or_default()
+        self.message.as_ref().map(Message::text).unwrap_or_default()
     }
 }
 
-impl Said {
+impl Message {
     pub fn text(&self) -> String {
         text_of(&self.parts)
     }
@@ -89,7 +89,7 @@ impl Task {
         self.status.state
     }
 
-    pub fn history(&self) -> &[Said] {
+    pub fn history(&self) -> &[Message] {
         self.history.as_deref().unwrap_or_default()
     }
 
@@ -97,10 +97,10 @@ impl Task {
         self.artifacts.as_deref().unwrap_or_default()
     }
 
-    /// The ids of what users have said, in order.
-    pub fn asked(&self) -> Vec<&str> {
-        let users = self.history().iter().filter(|said| said.role == "user");
-        users.map(|said| said.id.as_str()).collect()
+    /// The ids of the messages of users, in order.
+    pub fn prompt_ids(&self) -> Vec<&str> {
+        let users = self.history().iter().filter(|message| message.role == "user");
+        users.map(|message| message.id.as_str()).collect()
     }
 }
 
@@ -108,7 +108,7 @@ impl Update {
     pub fn task_id(&self) -> &str {
         match self {
             Update::Task(task) => &task.id,
-            Update::Message(said) => said.task.as_deref().unwrap_or_default(),
+            Update::Message(message) => message.task.as_deref().unwrap_or_default(),
             Update::Status { task, .. } | Update::Artifact { task, .. } => task,
         }
     }
@@ -135,7 +135,7 @@ pub fn answer(binding: Binding, value: &Value) -> Answer {
     let (kind, inner) = unwrapped(binding, value, "an answer");
     match kind {
         "task" => Answer::Task(task(binding, inner)),
-        "message" => Answer::Message(said(binding, inner)),
+        "message" => Answer::Message(message(binding, inner)),
         other => panic!("{binding:?} answers with {other}: {value}"),
     }
 }
@@ -146,7 +146,7 @@ pub fn update(binding: Binding, value: &Value) -> Update {
     let task_id = || text(inner, "taskId");
     match kind {
         "task" => Update::Task(task(binding, inner)),
-        "message" => Update::Message(said(binding, inner)),
+        "message" => Update::Message(message(binding, inner)),
         "status-update" | "statusUpdate" => {
             let last = match binding.version() {
                 Version::V03 => inner["final"].as_bool().map(Some),
@@ -184,17 +184,17 @@ pub fn task(binding: Binding, value: &Value) -> Task {
         id: text(value, "id"),
         context: text(value, "contextId"),
         status: status(binding, &value["status"]),
-        history: list("history").map(|list| list.iter().map(|m| said(binding, m)).collect()),
+        history: list("history").map(|list| list.iter().map(|m| message(binding, m)).collect()),
         artifacts: list("artifacts").map(|list| list.iter().map(|a| artifact(binding, a)).collect()),
     }
 }
 
-pub fn said(binding: Binding, value: &Value) -> Said {
-    let parts = match binding {
+pub fn message(binding: Binding, value: &Value) -> Message {
+    let parts_member = match binding {
         Binding::Rest03 => "content",
         Binding::Rpc03 | Binding::Rpc10 | Binding::Rest10 => "parts",
     };
-    let mut known = vec!["messageId", "role", parts, "taskId", "contextId", "metadata", "extensions"];
+    let mut known = vec!["messageId", "role", parts_member, "taskId", "contextId", "metadata", "extensions"];
     if binding.version() == Version::V10 {
         known.push("referenceTaskIds");
     }
@@ -207,10 +207,10 @@ pub fn said(binding: Binding, value: &Value) -> Said {
         (Binding::Rest03 | Binding::Rpc10 | Binding::Rest10, "ROLE_AGENT") => "agent",
         (_, other) => panic!("{binding:?} has the role {other}: {value}"),
     };
-    Said {
+    Message {
         id: text(value, "messageId"),
         role,
-        parts: pieces(binding, &value[parts]),
+        parts: parts(binding, &value[parts_member]),
         task: value["taskId"].as_str().map(str::to_owned),
         context: value["contextId"].as_str().map(str::to_owned),
     }
@@ -221,7 +221,7 @@ pub fn artifact(binding: Binding, value: &Value) -> Artifact {
     Artifact {
         id: text(value, "artifactId"),
         name: value["name"].as_str().map(str::to_owned),
-        parts: pieces(binding, &value["parts"]),
+        parts: parts(binding, &value["parts"]),
     }
 }
 
@@ -231,12 +231,12 @@ fn status(binding: Binding, value: &Value) -> Status {
     assert!(is_utc(&timestamp), "{binding:?}: {timestamp} is not UTC");
     Status {
         state: state(binding, &text(value, "state")),
-        message: value.get("message").map(|message| said(binding, message)),
+        message: value.get("message").map(|value| message(binding, value)),
         timestamp,
     }
 }
 
-/// A state as this binding spells it, in the words of 0.3.
+/// Turns the name of a state in this binding into its name in 0.3.
 fn state(binding: Binding, spelled: &str) -> &'static str {
     const WORDS: [(&str, &str); 7] = [
         ("submitted", "TASK_STATE_SUBMITTED"),
@@ -263,23 +263,23 @@ fn state(binding: Binding, spelled: &str) -> &'static str {
     }
 }
 
-fn pieces(binding: Binding, value: &Value) -> Vec<Piece> {
+fn parts(binding: Binding, value: &Value) -> Vec<Part> {
     let list = array(value);
     assert!(!list.is_empty(), "{binding:?}: a list of parts is empty");
-    list.iter().map(|part| piece(binding, part)).collect()
+    list.iter().map(|value| part(binding, value)).collect()
 }
 
-fn piece(binding: Binding, value: &Value) -> Piece {
+fn part(binding: Binding, value: &Value) -> Part {
     let owned = |value: &Value, name: &str| value[name].as_str().map(str::to_owned);
     match binding {
         Binding::Rpc03 => {
             let file = || File { name: owned(&value["file"], "name"), media: owned(&value["file"], "mimeType") };
             match value["kind"].as_str() {
-                Some("text") => Piece::Text(text(value, "text")),
-                Some("data") => Piece::Data(object(&value["data"]).clone()),
+                Some("text") => Part::Text(text(value, "text")),
+                Some("data") => Part::Data(object(&value["data"]).clone()),
                 Some("file") => match owned(&value["file"], "bytes") {
-                    Some(bytes) => Piece::Bytes(bytes, file()),
-                    None => Piece::Url(text(&value["file"], "uri"), file()),
+                    Some(bytes) => Part::Bytes(bytes, file()),
+                    None => Part::Url(text(&value["file"], "uri"), file()),
                 },
                 _ => panic!("not a part of 0.3: {value}"),
             }
@@ -288,13 +288,13 @@ fn piece(binding: Binding, value: &Value) -> Piece {
             only(binding, value, &["text", "file", "data"]);
             let file = || File { name: owned(&value["file"], "name"), media: owned(&value["file"], "mimeType") };
             match exactly_one(value, &["text", "file", "data"]) {
-                "text" => Piece::Text(text(value, "text")),
-                "data" => Piece::Data(object(&value["data"]["data"]).clone()),
+                "text" => Part::Text(text(value, "text")),
+                "data" => Part::Data(object(&value["data"]["data"]).clone()),
                 _ => {
                     only(binding, &value["file"], &["fileWithUri", "fileWithBytes", "mimeType", "name"]);
                     match owned(&value["file"], "fileWithBytes") {
-                        Some(bytes) => Piece::Bytes(bytes, file()),
-                        None => Piece::Url(text(&value["file"], "fileWithUri"), file()),
+                        Some(bytes) => Part::Bytes(bytes, file()),
+                        None => Part::Url(text(&value["file"], "fileWithUri"), file()),
                     }
                 }
             }
@@ -303,16 +303,17 @@ fn piece(binding: Binding, value: &Value) -> Piece {
             only(binding, value, &["text", "raw", "url", "data", "filename", "mediaType", "metadata"]);
             let file = || File { name: owned(value, "filename"), media: owned(value, "mediaType") };
             match exactly_one(value, &["text", "raw", "url", "data"]) {
-                "text" => Piece::Text(text(value, "text")),
-                "raw" => Piece::Bytes(text(value, "raw"), file()),
-                "url" => Piece::Url(text(value, "url"), file()),
-                _ => Piece::Data(value["data"].clone()),
+                "text" => Part::Text(text(value, "text")),
+                "raw" => Part::Bytes(text(value, "raw"), file()),
+                "url" => Part::Url(text(value, "url"), file()),
+                _ => Part::Data(value["data"].clone()),
             }
         }
     }
 }
 
-/// What a result is, and the object itself: 0.3 over JSON-RPC says it inside, everybody else around it.
+/// The kind of a result, and the object itself. JSON-RPC 0.3 has the kind in a member of the object; the other bindings wrap the object in
+/// another one, whose only member has the kind as its name.
 fn unwrapped<'a>(binding: Binding, value: &'a Value, what: &str) -> (&'a str, &'a Value) {
     match binding {
         Binding::Rpc03 => {
@@ -330,7 +331,7 @@ fn unwrapped<'a>(binding: Binding, value: &'a Value, what: &str) -> (&'a str, &'
     }
 }
 
-/// Outside JSON-RPC 0.3 a member that is not in the schema is a mistake: clients refuse the whole object.
+/// Checks that an object has only known members. Clients refuse an object with others, except in JSON-RPC 0.3.
 fn only(binding: Binding, value: &Value, known: &[&str]) {
     if binding == Binding::Rpc03 {
         return;
@@ -347,7 +348,7 @@ fn kind(binding: Binding, value: &Value, expected: &str) {
     }
 }
 
-/// No name is in snake case, except in what the agent says as data or metadata.
+/// Checks that no name is in snake case, except inside data and metadata.
 fn camel_case(value: &Value) {
     match value {
         Value::Object(members) => {
@@ -366,8 +367,8 @@ fn camel_case(value: &Value) {
 }
 
 fn exactly_one<'a>(value: &Value, names: &[&'a str]) -> &'a str {
-    let mut there = names.iter().filter(|name| value.get(**name).is_some());
-    match (there.next(), there.next()) {
+    let mut present = names.iter().filter(|name| value.get(**name).is_some());
+    match (present.next(), present.next()) {
         (Some(name), None) => name,
         _ => panic!("exactly one of {names:?} in {value}"),
     }
@@ -382,10 +383,10 @@ fn is_utc(timestamp: &str) -> bool {
         })
 }
 
-pub fn text_of(parts: &[Piece]) -> String {
+pub fn text_of(parts: &[Part]) -> String {
     let texts = parts.iter().filter_map(|part| match part {
-        Piece::Text(text) => Some(text.as_str()),
-        Piece::Bytes(..) | Piece::Url(..) | Piece::Data(_) => None,
+        Part::Text(text) => Some(text.as_str()),
+        Part::Bytes(..) | Part::Url(..) | Part::Data(_) => None,
     });
     texts.collect()
 }

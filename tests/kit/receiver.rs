@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 pub struct Receiver {
     port: u16,
-    got: Arc<Mutex<Vec<Delivery>>>,
+    received: Arc<Mutex<Vec<Delivery>>>,
 }
 
 #[derive(Clone, Debug)]
@@ -23,19 +23,19 @@ impl Receiver {
         Receiver::failing(0)
     }
 
-    /// One that answers so many deliveries with an error first.
+    /// A receiver that answers the first `times` deliveries with an error.
     pub fn failing(times: usize) -> Receiver {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port on loopback");
         let port = listener.local_addr().expect("a bound port").port();
-        let got = Arc::new(Mutex::new(vec![]));
-        let keep = got.clone();
+        let received = Arc::new(Mutex::new(vec![]));
+        let deliveries = received.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let keep = keep.clone();
-                std::thread::spawn(move || serve(stream, &keep, times));
+                let deliveries = deliveries.clone();
+                std::thread::spawn(move || serve(stream, &deliveries, times));
             }
         });
-        Receiver { port, got }
+        Receiver { port, received }
     }
 
     pub fn url(&self) -> String {
@@ -48,11 +48,11 @@ impl Receiver {
     }
 
     pub fn all(&self) -> Vec<Delivery> {
-        self.got.lock().expect("receivers do not panic").clone()
+        self.received.lock().expect("receivers do not panic").clone()
     }
 }
 
-fn serve(mut stream: TcpStream, keep: &Mutex<Vec<Delivery>>, failures: usize) {
+fn serve(mut stream: TcpStream, deliveries: &Mutex<Vec<Delivery>>, failures: usize) {
     let mut message = Message::new(Side::Request);
     let mut body = vec![];
     let mut bytes = [0; 16 * 1024];
@@ -67,13 +67,13 @@ fn serve(mut stream: TcpStream, keep: &Mutex<Vec<Delivery>>, failures: usize) {
         let text = std::mem::take(&mut body);
         let body_json = serde_json::from_slice(&text).unwrap_or(Value::Null);
         let delivery = Delivery { head, body: body_json };
-        let mut kept = keep.lock().expect("receivers do not panic");
-        kept.push(delivery);
-        let status = match kept.len() > failures {
+        let mut deliveries = deliveries.lock().expect("receivers do not panic");
+        deliveries.push(delivery);
+        let status = match deliveries.len() > failures {
             true => "200 OK",
             false => "503 Service Unavailable",
         };
-        drop(kept);
+        drop(deliveries);
         let answer = format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n");
         let answered = stream.write_all(answer.as_bytes());
         if answered.is_err() || message.restart(Side::Request, &mut body).is_err() {
