@@ -1,14 +1,14 @@
-//! What the kernel allows to a command that nobody approved. Every line is run confined, without the checks of the command line
-//! reader, in a hostile workspace; afterwards nothing may have changed. The same lines are also run unconfined, to check that they
-//! have an effect then.
+//! What the kernel allows to a command that nobody approved. Every line is run confined, without the checks of the command line parser, in
+//! a hostile workspace; afterwards nothing may have changed. The same lines are also run unconfined, to check that they have an effect
+//! without confinement.
 
 #[path = "confinement/commands.rs"]
 mod commands;
-#[path = "confinement/fuzz.rs"]
-mod fuzz;
-// The lines that the decisions are tested with.
 #[path = "confinement/fixture.rs"]
 mod fixture;
+#[path = "confinement/fuzz.rs"]
+mod fuzz;
+// The command lines with which the tests of the policy check its decisions.
 #[path = "policy/lines.rs"]
 mod lines;
 #[path = "support/random.rs"]
@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::thread;
 
-/// Whether the kernel has what the tests need; the tests say so if not.
+/// Whether the kernel supports confinement. Prints the reason if it does not.
 fn confines(fixture: &Fixture) -> bool {
     use gemini_a2a::tool::Spawn;
     match fixture.children.can_confine(&fixture.workspace) {
@@ -38,10 +38,10 @@ fn confines(fixture: &Fixture) -> bool {
     }
 }
 
-/// The program of `probe.c`, made once. None without a C compiler.
+/// The program of `probe.c`, compiled once. None without a C compiler.
 fn probe() -> Option<&'static Path> {
     static PROBE: OnceLock<Option<std::path::PathBuf>> = OnceLock::new();
-    let made = PROBE.get_or_init(|| {
+    let compiled = PROBE.get_or_init(|| {
         let path = std::env::temp_dir().join(format!("gemini-a2a-probe-{}", std::process::id()));
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/confinement/probe.c");
         let done = Command::new("cc").args(["-o"]).arg(&path).arg(source).output();
@@ -54,16 +54,16 @@ fn probe() -> Option<&'static Path> {
             }
         }
     });
-    made.as_deref()
+    compiled.as_deref()
 }
 
-fn world() -> Fixture {
+fn fixture() -> Fixture {
     Fixture::new(probe())
 }
 
 #[test]
 fn harmful_lines_have_no_effect() {
-    let fixture = world();
+    let fixture = fixture();
     if !confines(&fixture) {
         return;
     }
@@ -76,7 +76,7 @@ fn harmful_lines_have_no_effect() {
             wrong.push(format!("{line}\n  printed {printed:?}\n  changed {}", changes.join("\n  ")));
         }
         if printed.contains("canary") {
-            wrong.push(format!("{line}\n  read what is outside: {printed:?}"));
+            wrong.push(format!("{line}\n  read a file outside of the workspace: {printed:?}"));
         }
     }
     assert!(wrong.is_empty(), "{} lines had an effect:\n{}", wrong.len(), wrong.join("\n"));
@@ -85,35 +85,36 @@ fn harmful_lines_have_no_effect() {
 #[test]
 fn most_of_the_same_lines_have_an_effect_without_confinement() {
     let next = AtomicUsize::new(0);
-    let without = Mutex::new(Vec::new());
+    let ineffective = Mutex::new(Vec::new());
     let work = || {
         while let Some(line) = HARMFUL.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let fixture = world();
+            let fixture = fixture();
             let before = fixture.whole_snapshot();
             let printed = fixture.run(line, RunAs::TheUser);
             if before.changes(&fixture.whole_snapshot()).is_empty() {
-                without.lock().expect("nobody panics").push(format!("{line}: {printed:?}"));
+                ineffective.lock().expect("nobody panics").push(format!("{line}: {printed:?}"));
             }
-            fixture.tidy();
+            fixture.remove_kernel_objects();
         }
     };
     thread::scope(|scope| drop([scope.spawn(work), scope.spawn(work), scope.spawn(work)]));
-    let without = without.into_inner().expect("nobody panics");
-    println!("without an effect here:\n{}", without.join("\n"));
-    // Some need programs or file systems that are not everywhere.
-    assert!(without.len() * 10 <= HARMFUL.len(), "{} of {}:\n{}", without.len(), HARMFUL.len(), without.join("\n"));
+    let ineffective = ineffective.into_inner().expect("nobody panics");
+    let (count, listed) = (ineffective.len(), ineffective.join("\n"));
+    println!("without an effect here:\n{listed}");
+    // Some lines need programs or file systems that not every machine has.
+    assert!(count * 10 <= HARMFUL.len(), "{count} of {} lines have no effect:\n{listed}", HARMFUL.len());
 }
 
 #[test]
 fn system_calls_beyond_the_process_are_refused() {
-    let fixture = world();
+    let fixture = fixture();
     if !confines(&fixture) || probe().is_none() {
         return;
     }
     let mut wrong = Vec::new();
     for line in HARMFUL.iter().chain(REFUSED).filter(|line| line.starts_with("probe ") && !line.contains("core")) {
         let printed = fixture.run(line, RunAs::ReadOnly);
-        // What the machine's kernel does not have cannot be refused either.
+        // A system call that this kernel does not have fails with another error than a refused one.
         let refused = ["not permitted", "Permission denied", "not implemented", "Read-only", "No such process"];
         if !refused.iter().any(|word| printed.contains(word)) {
             wrong.push(format!("{line}: {printed:?}"));
@@ -122,11 +123,12 @@ fn system_calls_beyond_the_process_are_refused() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// A thread of the supervisor starts the program and is confined like it. It has one of the next numbers and ends soon.
+/// The thread of the supervisor that starts the program is confined like the program. Its id is one of the next numbers after that of the
+/// supervisor, and it ends soon.
 #[test]
 fn a_confined_command_cannot_kill_its_supervisor() {
     const TRIES: usize = 50;
-    let fixture = world();
+    let fixture = fixture();
     if !confines(&fixture) || probe().is_none() {
         return;
     }
@@ -139,12 +141,12 @@ fn a_confined_command_cannot_kill_its_supervisor() {
 
 #[test]
 fn memory_is_limited() {
-    let fixture = world();
+    let fixture = fixture();
     if !confines(&fixture) || probe().is_none() {
         return;
     }
     let most = gemini_a2a::limits::CONFINED_DATA_BYTES >> 20;
-    // The program has some of its own.
+    // The program itself needs some memory.
     assert_eq!(fixture.run(&format!("probe memory {}", most - 16), RunAs::ReadOnly), "memory: 0 \n");
     let printed = fixture.run(&format!("probe memory {most}"), RunAs::ReadOnly);
     assert!(printed.contains("Cannot allocate memory"), "{printed}");
@@ -153,7 +155,7 @@ fn memory_is_limited() {
 
 #[test]
 fn read_only_commands_work() {
-    let fixture = world();
+    let fixture = fixture();
     if !confines(&fixture) {
         return;
     }
@@ -164,7 +166,8 @@ fn read_only_commands_work() {
         if printed != fixture.fill(expected) {
             wrong.push(format!("{line}: {printed:?}"));
         }
-        // Seen without confinement, too: otherwise everything could look like an effect. Git refreshes its index then.
+        // Without confinement the line must have no effect either: otherwise a change that is no effect of the line could be reported. Git
+        // is left out, because without confinement it refreshes its index.
         if !line.starts_with("git") {
             fixture.run(line, RunAs::TheUser);
         }
@@ -178,7 +181,7 @@ fn read_only_commands_work() {
 
 #[test]
 fn only_the_named_file_can_be_written() {
-    let fixture = world();
+    let fixture = fixture();
     if !confines(&fixture) {
         return;
     }
@@ -197,7 +200,7 @@ fn only_the_named_file_can_be_written() {
         let changes = before.changes(&fixture.whole_snapshot());
         assert!(changes.is_empty(), "{line}: {changes:?}");
     }
-    // A file whose name is a link by now is not opened for the command: it does not start.
+    // If the name of the file has become a link, the file is not opened for the command, and the command does not start.
     for name in ["secret", "out/secret.txt", "up/outside/secret.txt"] {
         let done = fixture.run_writing("echo x > a.txt", RunAs::ReadOnly, vec![fixture.workspace.join(name)]);
         assert!(done.is_err(), "{name}: {done:?}");
@@ -205,8 +208,8 @@ fn only_the_named_file_can_be_written() {
     assert!(before.changes(&fixture.whole_snapshot()).is_empty());
 }
 
-/// The workspace that the table of decisions is about, with a repository that git takes for one.
-fn table_world() -> Fixture {
+/// A fixture with the workspace for which the lines of the policy tests are written, and a git repository in it.
+fn policy_fixture() -> Fixture {
     Fixture::with(probe(), |root| {
         lines::lay_out(root);
         let git = |args: &[&str]| {
@@ -219,12 +222,12 @@ fn table_world() -> Fixture {
     })
 }
 
-/// Runs lines of a table on several threads, each in a world of its own. Gives what went wrong.
-fn all_lines(lines: &[&str], work: impl Fn(&Fixture, &str) -> Vec<String> + Sync) -> Vec<String> {
+/// Calls `work` for each line, on several threads with a fixture each. Returns the problems and the changed files.
+fn problems_of(lines: &[&str], work: impl Fn(&Fixture, &str) -> Vec<String> + Sync) -> Vec<String> {
     let next = AtomicUsize::new(0);
     let wrong = Mutex::new(Vec::new());
     let worker = || {
-        let fixture = table_world();
+        let fixture = policy_fixture();
         let before = fixture.whole_snapshot();
         while let Some(line) = lines.get(next.fetch_add(1, Ordering::Relaxed)) {
             let mut found = work(&fixture, line);
@@ -242,11 +245,11 @@ fn all_lines(lines: &[&str], work: impl Fn(&Fixture, &str) -> Vec<String> + Sync
 
 #[test]
 fn every_line_of_the_table_is_decided_and_run_without_effect() {
-    if !confines(&table_world()) {
+    if !confines(&policy_fixture()) {
         return;
     }
     let unasked = lines::UNASKED;
-    let wrong = all_lines(unasked, |fixture, line| {
+    let wrong = problems_of(unasked, |fixture, line| {
         let ruling = fixture.decide(line);
         if ruling.verdict != Verdict::Allow || ruling.confinement == Confinement::None {
             return vec![format!("{ruling:?}")];
@@ -256,7 +259,7 @@ fn every_line_of_the_table_is_decided_and_run_without_effect() {
     });
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     let asks: Vec<&str> = lines::ASKS.iter().chain(lines::LEADS_OUT).map(|(line, _)| *line).collect();
-    let wrong = all_lines(&asks, |fixture, line| match fixture.decide(line).verdict {
+    let wrong = problems_of(&asks, |fixture, line| match fixture.decide(line).verdict {
         Verdict::Allow => vec!["it must ask".into()],
         Verdict::Ask | Verdict::Deny => vec![],
     });
@@ -265,7 +268,7 @@ fn every_line_of_the_table_is_decided_and_run_without_effect() {
     println!("{} lines run without approval, {} ask", unasked.len(), asks.len());
 }
 
-/// Lines that would take the whole machine along if confinement failed are not tried on it.
+/// Whether a line would harm the whole machine if confinement failed. Such lines are not run.
 fn is_too_dangerous(line: &str) -> bool {
     let words = [
         "rm -rf /",
@@ -284,22 +287,22 @@ fn is_too_dangerous(line: &str) -> bool {
 }
 
 #[test]
-fn lines_that_ask_have_no_effect_when_they_are_run_past_the_reader() {
-    if !confines(&table_world()) {
+fn lines_that_ask_have_no_effect_when_they_run_confined() {
+    if !confines(&policy_fixture()) {
         return;
     }
     let lines =
         lines::ASKS.iter().chain(lines::LEADS_OUT).map(|(line, _)| *line).filter(|line| !is_too_dangerous(line));
-    let wrong = all_lines(&lines.collect::<Vec<_>>(), |fixture, line| {
+    let wrong = problems_of(&lines.collect::<Vec<_>>(), |fixture, line| {
         let printed = fixture.run(line, RunAs::ReadOnly);
         if printed.contains("secret\n") { vec![format!("read {printed:?}")] } else { vec![] }
     });
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Makes lines and hands each to `work` with a world of its thread; after each, nothing may have changed. Gives how many of them
-/// `work` ran.
-fn fuzzed(lines: u64, work: impl Fn(&Fixture, &str) -> bool + Sync) -> u64 {
+/// Generates random lines and calls `work` for each, on several threads with a fixture each; after each line, nothing may have changed.
+/// Returns the number of lines that `work` ran.
+fn run_random_lines(lines: u64, work: impl Fn(&Fixture, &str) -> bool + Sync) -> u64 {
     const WORKERS: u64 = 3;
     let seed = fuzz::number("FUZZ_SEED", 1);
     let harmful: Vec<&str> = lines::ASKS
@@ -309,7 +312,7 @@ fn fuzzed(lines: u64, work: impl Fn(&Fixture, &str) -> bool + Sync) -> u64 {
         .chain(HARMFUL.iter().copied())
         .collect();
     let worker = |number: u64| {
-        let fixture = table_world();
+        let fixture = policy_fixture();
         let before = fixture.whole_snapshot();
         let mut random = Random::new(seed * WORKERS + number);
         let mut ran = 0;
@@ -324,7 +327,7 @@ fn fuzzed(lines: u64, work: impl Fn(&Fixture, &str) -> bool + Sync) -> u64 {
             assert!(changes.is_empty(), "seed {seed}: {line:?} changed {}", changes.join("\n  "));
         }
         let changes = before.changes(&fixture.whole_snapshot());
-        assert!(changes.is_empty(), "seed {seed}: something changed {}", changes.join("\n  "));
+        assert!(changes.is_empty(), "seed {seed}: one of the lines changed {}", changes.join("\n  "));
         ran
     };
     thread::scope(|scope| {
@@ -335,11 +338,11 @@ fn fuzzed(lines: u64, work: impl Fn(&Fixture, &str) -> bool + Sync) -> u64 {
 
 #[test]
 fn random_lines_that_run_without_approval_have_no_effect() {
-    if !confines(&table_world()) {
+    if !confines(&policy_fixture()) {
         return;
     }
     let lines = fuzz::number("FUZZ_LINES", 12_000);
-    let ran = fuzzed(lines, |fixture, line| {
+    let ran = run_random_lines(lines, |fixture, line| {
         let ruling = fixture.decide(line);
         match (ruling.verdict, ruling.confinement) {
             (Verdict::Allow, Confinement::ReadOnly { writable }) => {
@@ -356,12 +359,12 @@ fn random_lines_that_run_without_approval_have_no_effect() {
 }
 
 #[test]
-fn random_lines_past_the_reader_have_no_effect() {
-    if !confines(&table_world()) {
+fn random_lines_have_no_effect_when_they_run_confined() {
+    if !confines(&policy_fixture()) {
         return;
     }
     let lines = fuzz::number("FUZZ_LINES", 12_000) / 8;
-    let ran = fuzzed(lines, |fixture, line| {
+    let ran = run_random_lines(lines, |fixture, line| {
         fixture.run(line, RunAs::ReadOnly);
         true
     });

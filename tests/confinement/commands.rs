@@ -1,6 +1,6 @@
 //! Command lines for the tests of confinement: harmful ones, refused system calls, and harmless ones.
 
-/// Lines that change something when they are run as the user. Each stands for a way, not for a spelling.
+/// Lines that change something when they run as the user. Each tests another way to have an effect, not another spelling.
 pub const HARMFUL: &[&str] = &[
     // Files of the workspace.
     "touch made",
@@ -167,12 +167,12 @@ pub const HARMFUL: &[&str] = &[
     "probe unixgram datagram.sock",
     "probe unixpair datagram.sock",
     "probe core",
-    // The loader runs a program from where executing is not allowed. It is confined all the same.
+    // A program from a directory in which executing is not allowed, run by the dynamic loader. It is confined all the same.
     "cp \"$(command -v touch)\" /dev/shm/@TOKEN && /dev/shm/@TOKEN made",
 ];
 
-/// Harmful too, but with an effect that is not to be tried without confinement, or that cannot be seen: that they fail is seen by
-/// what they print.
+/// Harmful lines with an effect that must not be tried without confinement, or that a snapshot does not show. Their output shows that they
+/// are refused.
 pub const REFUSED: &[&str] = &[
     "probe mptcp @PORT",
     "probe setown @PID",
@@ -208,7 +208,7 @@ pub const REFUSED: &[&str] = &[
     "sh -c 'cat < secret'",
 ];
 
-/// Reading, to see that confinement leaves what it promises.
+/// Lines that only read, with their expected output: they work in spite of confinement.
 pub const HARMLESS: &[(&str, &str)] = &[
     ("cat b.txt", "two\nthree\nfour\n"),
     ("cat a.txt | head -2", "one\ntwo\n"),

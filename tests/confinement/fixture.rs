@@ -1,5 +1,5 @@
-//! A hostile workspace and its surroundings, and the means to detect any effect of a command: on files, listening sockets,
-//! persistent kernel objects, another process of the user, and left processes.
+//! A hostile workspace and its surroundings, and snapshots that show any effect of a command: on files, listening sockets, persistent
+//! kernel objects and another process of the user, and processes that the command has left running.
 
 use crate::tool_context::ToolContext;
 use gemini_a2a::limits::Limits;
@@ -31,12 +31,12 @@ pub enum RunAs {
 }
 
 pub struct Fixture {
-    /// Everything of this world is below it.
+    /// The directory that contains all files of this fixture.
     pub root: PathBuf,
     pub workspace: PathBuf,
-    /// In the name of whatever a line makes elsewhere.
+    /// A part of the name of every file that a line creates elsewhere.
     pub token: String,
-    /// The key of System V objects that lines make.
+    /// The key of System V objects that lines create.
     key: String,
     pub children: Children,
     tcp: TcpListener,
@@ -47,7 +47,7 @@ pub struct Fixture {
     bystander: Child,
 }
 
-/// What can be seen of a world.
+/// The state of a fixture at one time. Two snapshots show what has changed between them.
 #[derive(PartialEq)]
 pub struct Snapshot {
     files: BTreeMap<PathBuf, String>,
@@ -55,15 +55,15 @@ pub struct Snapshot {
 }
 
 impl Fixture {
-    /// The workspace below. `probe` is a program that is in the path, outside of the workspace.
+    /// A fixture with the workspace of [`build`]. `probe` is a program that is in the path, outside of the workspace.
     pub fn new(probe: Option<&Path>) -> Fixture {
         Fixture::with(probe, build)
     }
 
-    /// Another workspace, which `build` makes as `work` in a directory of its own.
+    /// A fixture with another workspace, which `build` creates as `work` in the directory that it is given.
     pub fn with(probe: Option<&Path>, build: impl FnOnce(&Path)) -> Fixture {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        // Its end makes sure that no token is the beginning of another.
+        // The `w` at the end of a token ensures that no token is the beginning of another.
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let token = format!("gemini-a2a-world-{}-{number}w", std::process::id());
         let key = (std::process::id() << 10 | number | 1 << 30).to_string();
@@ -76,22 +76,22 @@ impl Fixture {
         if let Some(probe) = probe {
             fs::copy(probe, root.join("tools/probe")).expect("writable");
         }
-        let nonblocking = "a socket";
-        let tcp = TcpListener::bind("127.0.0.1:0").expect(nonblocking);
-        let udp = UdpSocket::bind("127.0.0.1:0").expect(nonblocking);
-        let stream = UnixListener::bind(workspace.join("stream.sock")).expect(nonblocking);
-        let datagram = UnixDatagram::bind(workspace.join("datagram.sock")).expect(nonblocking);
-        tcp.set_nonblocking(true).expect(nonblocking);
-        udp.set_nonblocking(true).expect(nonblocking);
-        stream.set_nonblocking(true).expect(nonblocking);
-        datagram.set_nonblocking(true).expect(nonblocking);
+        let socket = "a socket";
+        let tcp = TcpListener::bind("127.0.0.1:0").expect(socket);
+        let udp = UdpSocket::bind("127.0.0.1:0").expect(socket);
+        let stream = UnixListener::bind(workspace.join("stream.sock")).expect(socket);
+        let datagram = UnixDatagram::bind(workspace.join("datagram.sock")).expect(socket);
+        tcp.set_nonblocking(true).expect(socket);
+        udp.set_nonblocking(true).expect(socket);
+        stream.set_nonblocking(true).expect(socket);
+        datagram.set_nonblocking(true).expect(socket);
         let bystander = Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn().expect("sleep");
         let children = children(&root, &workspace, &token);
         Fixture { root, workspace, token, key, children, tcp, udp, stream, datagram, bystander }
     }
 
-    /// A line with its placeholders filled in: `@OUT` is a directory outside, `@TMP` a name for a file in the system's temporary
-    /// directory, `@PORT`, `@UDP`, `@PID` what listens and lives here.
+    /// A line with its placeholders filled in: `@OUT` is a directory outside of the workspace, `@TMP` a name for a file in the system's
+    /// temporary directory, `@PORT` and `@UDP` are the ports of the sockets, `@PID` is the bystander.
     pub fn fill(&self, line: &str) -> String {
         let port = |address: io::Result<std::net::SocketAddr>| address.expect("bound").port().to_string();
         line.replace("@OUT", &self.root.join("outside").display().to_string())
@@ -104,7 +104,7 @@ impl Fixture {
             .replace("@KEY", &self.key)
     }
 
-    /// Runs a line to its end, or ends it after some seconds. Gives what it printed.
+    /// Runs a line to its end, or ends it after some seconds. Returns its output.
     pub fn run(&self, line: &str, how: RunAs) -> String {
         let done = self.run_writing(line, how, Vec::new());
         done.unwrap_or_else(|error| panic!("{line:?} could not be started: {error}"))
@@ -112,7 +112,7 @@ impl Fixture {
 
     /// The same for a line that may write some files. An error if it could not be started.
     pub fn run_writing(&self, line: &str, how: RunAs, writable: Vec<PathBuf>) -> io::Result<String> {
-        const PATIENCE: Duration = Duration::from_secs(5);
+        const TIMEOUT: Duration = Duration::from_secs(5);
         let dir: OwnedFd = File::open(&self.workspace).expect("it is there").into();
         let read_only = match how {
             RunAs::ReadOnly => Some(ReadOnly { workspace: self.workspace.clone(), writable }),
@@ -120,7 +120,7 @@ impl Fixture {
         };
         let argv = vec!["bash".into(), "-c".into(), self.fill(line).into()];
         let child = self.children.spawn(Launch { read_only, ..Launch::command(argv, dir) })?;
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         let mut printed = Vec::new();
         let mut buffer = [0; 8192];
         loop {
@@ -142,7 +142,7 @@ impl Fixture {
         Ok(String::from_utf8_lossy(&printed).into_owned())
     }
 
-    /// What becomes of a line when the model wants to run it in this workspace, which nobody trusts.
+    /// The decision of the policy when the model wants to run a line in this workspace, which is not trusted.
     pub fn decide(&self, line: &str) -> Ruling {
         let args = json!({ "command": line });
         let prepared =
@@ -168,7 +168,7 @@ impl Fixture {
         })
     }
 
-    /// What can be seen quickly.
+    /// A snapshot of everything that can be read quickly.
     pub fn snapshot(&self) -> Snapshot {
         let mut files = BTreeMap::new();
         record(&self.root, &mut files);
@@ -190,7 +190,7 @@ impl Fixture {
         Snapshot { files, others }
     }
 
-    /// A snapshot with what takes longer to find out: objects of the kernel, and processes that were left.
+    /// A snapshot that also has what takes longer to read: objects of the kernel, and processes that were left running.
     pub fn whole_snapshot(&self) -> Snapshot {
         let Snapshot { files, mut others } = self.snapshot();
         for kind in ["shm", "sem", "msg"] {
@@ -200,12 +200,12 @@ impl Fixture {
                 table.lines().filter(|line| line.split_whitespace().next() == Some(&self.key)).count().to_string(),
             );
         }
-        others.insert("processes left", format!("{:?}", sweep([self.token.as_str()])));
+        others.insert("processes left running", format!("{:?}", sweep([self.token.as_str()])));
         Snapshot { files, others }
     }
 
-    /// Removes what lines without confinement have made, as far as it is seen.
-    pub fn tidy(&self) {
+    /// Removes the System V objects that lines without confinement have created.
+    pub fn remove_kernel_objects(&self) {
         for kind in ["-M", "-Q", "-S"] {
             let _ = Command::new("ipcrm").args([kind, &self.key]).output();
         }
@@ -215,7 +215,7 @@ impl Fixture {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.bystander.id())).unwrap_or_default();
         let fields: Vec<&str> = stat.rsplit_once(')').map_or(vec![], |(_, rest)| rest.split_whitespace().collect());
         let limits = fs::read_to_string(format!("/proc/{}/limits", self.bystander.id())).unwrap_or_default();
-        // Its state (running and sleeping are the same here), its priority and nice value, its limits.
+        // The state (running and sleeping are the same here), the priority, the nice value and the limits of the process.
         let state = fields.first().map(|state| state.replace(['R', 'D'], "S"));
         format!("{state:?} {:?} {limits}", fields.get(15..17))
     }
@@ -230,7 +230,7 @@ impl Drop for Fixture {
 }
 
 impl Snapshot {
-    /// What is different afterwards, in words; empty if nothing is.
+    /// A line for each difference to a later snapshot.
     pub fn changes(&self, after: &Snapshot) -> Vec<String> {
         let paths = self.files.keys().chain(after.files.keys());
         let mut changes: Vec<String> = paths
@@ -262,7 +262,7 @@ fn children(root: &Path, workspace: &Path, token: &str) -> Children {
     Children::new(plan, &Limits::default()).expect("a thread")
 }
 
-/// Every file below a directory, with all that can change about it. Reading changes none of it.
+/// Records every file below a directory, with [`facts`] that change with the file. Reading a file changes none of them.
 fn record(dir: &Path, into: &mut BTreeMap<PathBuf, String>) {
     into.insert(dir.to_owned(), facts(dir));
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
@@ -276,7 +276,7 @@ fn record(dir: &Path, into: &mut BTreeMap<PathBuf, String>) {
 }
 
 fn facts(path: &Path) -> String {
-    // The time of the last change of the inode tells of every change: content, mode, owner, links, attributes, times.
+    // Every change of content, mode, owner, links, attributes or times also changes the time of the last change of the inode.
     fs::symlink_metadata(path).map_or_else(
         |error| error.to_string(),
         |data| {
@@ -319,7 +319,7 @@ fn build(root: &Path) {
     ] {
         put(path, text);
     }
-    // Programs of the workspace with names that lines use, and a script to be interpreted: each leaves a mark.
+    // Programs in the workspace with names that lines use, and a script: each creates a file when it runs.
     for name in ["ls", "cat", "git", "rg", "head", "sort", "bash", "evil.sh", "bin/ls", "bin/git"] {
         let mark = root.join("outside").join(format!("ran-{}", name.replace('/', "-")));
         let program = put(&format!("work/{name}"), &format!("#!/bin/sh\necho ran > {}\n", mark.display()));
@@ -339,7 +339,7 @@ fn build(root: &Path) {
     repository(root, &workspace);
 }
 
-/// A repository whose own files want to run programs wherever git lets them.
+/// A git repository whose files make git run programs wherever git allows that.
 fn repository(root: &Path, workspace: &Path) {
     let git = |args: &[&str]| {
         let done = Command::new("git")

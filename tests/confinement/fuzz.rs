@@ -1,9 +1,9 @@
-//! Random command lines, made from the lines of the table: joined, cut, mixed, with operands and tokens that want to do harm. The
-//! same seed makes the same lines; `FUZZ_SEED` and `FUZZ_LINES` choose others.
+//! Random command lines, made from lines of the policy tests: joined, cut and mixed, with harmful operands and tokens. The same seed makes
+//! the same lines; `FUZZ_SEED` and `FUZZ_LINES` set the seed and the number of lines.
 
 use crate::random::Random;
 
-/// What a mutation puts between, before or into words.
+/// The texts that a mutation inserts between or into words.
 const TOKENS: &[&str] = &[
     "$(touch made)",
     "`touch made`",
@@ -60,16 +60,18 @@ const TOKENS: &[&str] = &[
     "\u{202e}",
 ];
 
-const JOINTS: &[&str] = &[" | ", " && ", " || ", "; ", "\n", " & ", " |& ", ";", "|", " ; ; "];
+/// Operators between commands. The policy understands the first [`KNOWN_OPERATORS`] of them.
+const OPERATORS: &[&str] = &[" | ", " && ", " || ", "; ", "\n", " & ", " |& ", ";", "|", " ; ; "];
 
-/// One line. Half of them are only joined from harmless ones, so that enough of them run.
+const KNOWN_OPERATORS: usize = 5;
+
+/// A random line. Half of the lines are only joined and not mutated, so that enough of them run.
 pub fn line(random: &mut Random, harmless: &[&str], harmful: &[&str]) -> String {
     let mut line = random.one_of(harmless).to_owned();
     while random.below(3) == 0 {
         let other = if random.below(6) == 0 { random.one_of(harmful) } else { random.one_of(harmless) };
-        // The joints that the reader knows come first in the list.
-        let joint = if random.below(3) == 0 { random.one_of(JOINTS) } else { random.one_of(&JOINTS[..5]) };
-        line = format!("{line}{joint}{other}");
+        let operators = if random.below(3) == 0 { OPERATORS } else { &OPERATORS[..KNOWN_OPERATORS] };
+        line = format!("{line}{}{other}", random.one_of(operators));
     }
     if random.below(2) == 0 {
         for _ in 0..=random.below(3) {
@@ -80,16 +82,16 @@ pub fn line(random: &mut Random, harmless: &[&str], harmful: &[&str]) -> String 
 }
 
 fn mutate(random: &mut Random, line: &mut String, harmless: &[&str], harmful: &[&str]) {
-    let at = place(random, line);
+    let at = position(random, line);
     match random.below(6) {
         0 => line.insert_str(at, random.one_of(TOKENS)),
         1 => line.insert_str(at, &format!(" {} ", random.one_of(TOKENS))),
         2 => {
-            let to = place(random, line);
+            let to = position(random, line);
             line.replace_range(at.min(to)..at.max(to), "");
         }
         3 => {
-            // A word of another line takes the place of one of this.
+            // A word of another line replaces a word of this one.
             let source = if random.below(2) == 0 { random.one_of(harmless) } else { random.one_of(harmful) };
             let words: Vec<&str> = source.split(' ').collect();
             let word = words[random.below(words.len())].to_owned();
@@ -103,11 +105,12 @@ fn mutate(random: &mut Random, line: &mut String, harmless: &[&str], harmful: &[
     }
 }
 
-/// A place between two characters.
-fn place(random: &mut Random, line: &str) -> usize {
+/// A random position between two characters.
+fn position(random: &mut Random, line: &str) -> usize {
     line.floor_char_boundary(random.below(line.len() + 1))
 }
 
+/// The number in an environment variable, or `otherwise`.
 pub fn number(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
 }

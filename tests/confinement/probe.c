@@ -1,5 +1,5 @@
-/* System calls that no ordinary program makes for us, by name: `probe NAME [FILE]`. Prints what the kernel answered. Each would have an
- * effect beyond the process if it were allowed. */
+/* Makes a system call that ordinary programs do not make, by name: `probe NAME [FILE]`. Prints the result of the kernel. Each call would
+ * have an effect beyond the process if it were allowed. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
