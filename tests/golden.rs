@@ -1,7 +1,7 @@
-//! Golden transcripts: one story, as every dialect tells it. `tests/golden/story.jsonl` is its journal, made from the records below so
-//! that it stays valid; beside it, for each dialect, is what `gemini-a2a replay` prints of it: all events, then the task as it stood
-//! while it waited for an answer, and at the end. They are compared whole. Who changes a dialect on purpose writes them anew
-//! with `GOLDEN=write cargo test --test golden` and reads the difference.
+//! Golden transcripts: the events of one task, in every dialect. `tests/golden/story.jsonl` is the journal of the task; the test writes it
+//! from the records below, so that it stays valid. For each dialect, a file beside it has the output of `gemini-a2a replay` for that
+//! journal: all events, then the task when it waits for an answer, and the task at the end. The files are compared byte by byte. After an
+//! intended change of a dialect, `GOLDEN=write cargo test --test golden` writes them again, and the difference is to be reviewed.
 
 #[path = "support/created.rs"]
 mod test_created;
@@ -209,7 +209,7 @@ fn read_question() -> Question {
     Question::Info { title: "Confirm Read".into(), prompt: "Read gone.txt".into(), urls: Vec::new() }
 }
 
-/// Small ones: some dialects repeat a tool's whole declaration with every update of a call.
+/// The tools of the story, with short declarations: some dialects repeat the whole declaration with every update of a call.
 fn tools() -> Tools {
     let tool = |name: &str, display_name: &str, kind| {
         ToolSpec::new(name, display_name, kind, &format!("{display_name}."), json!({"type": "object"}))
@@ -235,7 +235,7 @@ fn journal_of(events: Vec<Event>) -> Vec<u8> {
     lines
 }
 
-/// When the task waits for the first time, and its end.
+/// The event with which the task waits for the first time, and the last event.
 fn moments() -> [Seq; 2] {
     let story = story();
     let pause = story.iter().position(|event| *event == Event::Paused);
@@ -325,7 +325,7 @@ fn compare(name: &str, actual: &str) {
     assert_eq!(
         expected.lines().count(),
         actual.lines().count(),
-        "tests/golden/{name} has more or fewer lines; GOLDEN=write cargo test --test golden writes it anew"
+        "tests/golden/{name} has more or fewer lines; if that is meant, run GOLDEN=write cargo test --test golden and read the diff"
     );
 }
 
@@ -339,7 +339,7 @@ fn the_story_in_every_dialect() {
     compare("scene.txt", &scenes());
 }
 
-/// What people see of the story, at its moments and at its end.
+/// The scenes that the terminal interface shows: at each of the moments, and without a moment, which means the end.
 fn scenes() -> String {
     let journal = journal();
     let mut out = Vec::new();
@@ -350,7 +350,7 @@ fn scenes() -> String {
     String::from_utf8(out).expect("JSON is text")
 }
 
-/// Who comes late folds the journal without keeping the conversation, and is shown the same.
+/// A state that forgets the past of the conversation projects the same events as the whole state.
 #[test]
 fn replay_without_cached_state_gives_the_same_output() {
     let (journal, tools) = (journal(), tools());
@@ -362,8 +362,8 @@ fn replay_without_cached_state_gives_the_same_output() {
             };
             let (whole, brief) = match (&mut states, &record.event) {
                 (none @ None, Event::Created(created)) => {
-                    let born = State::new(created.clone(), &record);
-                    none.insert((born.clone(), born))
+                    let state = State::new(created.clone(), &record);
+                    none.insert((state.clone(), state))
                 }
                 (Some(states), _) => {
                     states.0.apply(&record);
@@ -389,7 +389,7 @@ fn program(args: &[&str]) -> (Option<i32>, String, String) {
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
-/// A file of its own for a test, gone with it.
+/// A temporary file of a test, removed when it is dropped.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -416,7 +416,7 @@ impl Drop for Scratch {
 }
 
 #[test]
-fn the_program_prints_it() {
+fn the_replay_command_prints_the_transcript() {
     let scratch = Scratch::new("printed", &journal());
     let file = scratch.path();
     let whole = transcript("kebab", Dialect::MESSAGE_STREAM.view.expect("its only view"));
@@ -465,7 +465,7 @@ fn an_invalid_journal_is_reported_in_one_line() {
             assert!(err.contains(words) && err.contains(path), "{err}");
         }
     }
-    // A line that was being written when the server died was shown to nobody.
+    // An incomplete last line was being written when the server died, and no client has received its event.
     scratch.write(&whole[..whole.len() - 5]);
     let (status, out, _) = program(&[path, "--as", "own"]);
     assert_eq!((status, out.lines().count()), (Some(0), story().len() - 1));

@@ -1,55 +1,55 @@
-//! How each dialect is spoken: where its requests go, how a prompt is written, how a question is answered. One row per entry
-//! point of the server.
+//! The requests of each dialect: their path, the format of a prompt, and the format of an answer to a question. One row per entry point of
+//! the server.
 
 use serde_json::{Value, json};
 
 pub const EXTENSION: &str =
     "https://github.com/google-gemini/gemini-cli/blob/main/docs/a2a/developer-profile/v0/spec.md";
 
-/// What a client knows when it speaks again.
-pub struct Known<'a> {
+/// The ids that a client needs for an answer.
+pub struct Ids<'a> {
     pub task: &'a str,
     pub context: &'a str,
     pub call: &'a str,
 }
 
-/// An answer to a question: allowed as it is, or with the file as the user wants it.
+/// An answer to a question: the call is allowed as it is, or with this content of the file.
 #[derive(Clone, Copy)]
-pub enum Reply {
+pub enum Answer {
     Allow,
     Edit(&'static str),
 }
 
-/// How requests and events travel.
+/// How requests are sent and events received.
 #[derive(Clone, Copy)]
-pub enum Line {
-    /// A request is answered with a stream that ends when there is something to answer, and with the turn.
-    Streams { path: &'static str },
-    /// The same on a task that is there already, which a first request with this body makes.
-    Inside { path: &'static str, create: &'static str },
-    /// As before, but the stream stays open while there is something to answer.
-    Open { path: &'static str, create: &'static str },
-    /// Everything goes over one socket.
-    Socket { path: &'static str, protocol: Option<&'static str>, replies: Replies },
+pub enum Transport {
+    /// Each request gets a stream, which ends with a question or with the turn.
+    StreamPerRequest { path: &'static str },
+    /// The same for a task that a first request with this body creates.
+    StreamPerRequestToTask { path: &'static str, create: &'static str },
+    /// The same, but streams stay open while a question is open, and end with the turn.
+    StreamPerTurn { path: &'static str, create: &'static str },
+    /// All requests and events go over one WebSocket.
+    Socket { path: &'static str, protocol: Option<&'static str>, responses: Responses },
 }
 
-/// What a request over a socket is answered with.
+/// The response to a request over a socket.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Replies {
-    /// Its own series of events.
+pub enum Responses {
+    /// A series of events that belong to the request.
     Events,
-    /// That it was accepted. Events come to everybody, and the reply somewhere between them.
-    Apart,
+    /// A message that says that the request was accepted. The events go to every client, and the message comes between them.
+    Separate,
 }
 
 pub struct Dialect {
     pub name: &'static str,
-    pub line: Line,
+    pub transport: Transport,
     pub fields: &'static [(&'static str, &'static str)],
     pub prompt: fn(&str) -> Value,
-    pub answer: fn(&Known, Reply) -> Value,
-    /// Whether a frame of a line that stays open is the last one before the client has to say something, or the turn's last.
-    pub rests: fn(&Value) -> bool,
+    pub answer: fn(&Ids, Answer) -> Value,
+    /// Whether the client sends next after this frame: the frame has a question, or is the last of the turn. For transports that stay open.
+    pub is_clients_turn: fn(&Value) -> bool,
 }
 
 const V10: (&str, &str) = ("A2A-Version", "1.0");
@@ -59,182 +59,186 @@ const DEVTOOL_10: (&str, &str) = ("A2A-Extensions", EXTENSION);
 pub const DIALECTS: [Dialect; 17] = [
     Dialect {
         name: "rpc-0.3-coder",
-        line: Line::Streams { path: "/" },
+        transport: Transport::StreamPerRequest { path: "/" },
         fields: &[],
         prompt: |text| rpc("message/stream", json!({ "message": coder_prompt(text) })),
-        answer: |known, reply| rpc("message/stream", json!({ "message": coder_answer(known, reply) })),
-        rests: never,
+        answer: |ids, answer| rpc("message/stream", json!({ "message": coder_answer(ids, answer) })),
+        is_clients_turn: never,
     },
     Dialect {
         name: "rpc-0.3-devtool",
-        line: Line::Streams { path: "/" },
+        transport: Transport::StreamPerRequest { path: "/" },
         fields: &[DEVTOOL_03],
         prompt: |text| rpc("message/stream", json!({ "message": typed(json!([{ "kind": "text", "text": text }])) })),
-        answer: |known, reply| {
-            let part = json!({ "kind": "data", "data": extension_answer(known, reply) });
-            rpc("message/stream", json!({ "message": to(known, typed(json!([part]))) }))
+        answer: |ids, answer| {
+            let part = json!({ "kind": "data", "data": extension_answer(ids, answer) });
+            rpc("message/stream", json!({ "message": to(ids, typed(json!([part]))) }))
         },
-        rests: never,
+        is_clients_turn: never,
     },
     Dialect {
         name: "rpc-0.3-plain",
-        line: Line::Streams { path: "/" },
+        transport: Transport::StreamPerRequest { path: "/" },
         fields: &[],
         prompt: |text| rpc("message/stream", json!({ "message": typed(json!([{ "kind": "text", "text": text }])) })),
-        answer: |known, reply| {
-            let part = match reply {
-                Reply::Allow => json!({ "kind": "text", "text": "yes" }),
-                Reply::Edit(_) => json!({ "kind": "data", "data": extension_answer(known, reply) }),
+        answer: |ids, answer| {
+            let part = match answer {
+                Answer::Allow => json!({ "kind": "text", "text": "yes" }),
+                Answer::Edit(_) => json!({ "kind": "data", "data": extension_answer(ids, answer) }),
             };
-            rpc("message/stream", json!({ "message": to(known, typed(json!([part]))) }))
+            rpc("message/stream", json!({ "message": to(ids, typed(json!([part]))) }))
         },
-        rests: never,
+        is_clients_turn: never,
     },
     Dialect {
         name: "rest-0.3-proto",
-        line: Line::Streams { path: "/v1/message:stream" },
+        transport: Transport::StreamPerRequest { path: "/v1/message:stream" },
         fields: &[],
         prompt: |text| json!({ "message": proto(json!([{ "text": text }])) }),
-        answer: |known, reply| {
-            let part = json!({ "data": { "data": coder_pick(known, reply) } });
-            json!({ "message": to(known, proto(json!([part]))) })
+        answer: |ids, answer| {
+            let part = json!({ "data": { "data": coder_confirmation(ids, answer) } });
+            json!({ "message": to(ids, proto(json!([part]))) })
         },
-        rests: never,
+        is_clients_turn: never,
     },
     Dialect {
         name: "rest-0.3-kind",
-        line: Line::Streams { path: "/v1/message:stream" },
+        transport: Transport::StreamPerRequest { path: "/v1/message:stream" },
         fields: &[],
         prompt: |text| json!({ "message": coder_prompt(text) }),
-        answer: |known, reply| json!({ "message": coder_answer(known, reply) }),
-        rests: never,
+        answer: |ids, answer| json!({ "message": coder_answer(ids, answer) }),
+        is_clients_turn: never,
     },
     Dialect {
         name: "rpc-1.0-plain",
-        line: Line::Streams { path: "/" },
+        transport: Transport::StreamPerRequest { path: "/" },
         fields: &[V10],
         prompt: |text| rpc("SendStreamingMessage", json!({ "message": v10(json!([{ "text": text }])) })),
-        answer: |known, reply| rpc("SendStreamingMessage", json!({ "message": plain_answer(known, reply) })),
-        rests: never,
+        answer: |ids, answer| rpc("SendStreamingMessage", json!({ "message": plain_answer(ids, answer) })),
+        is_clients_turn: never,
     },
     Dialect {
         name: "rpc-1.0-devtool",
-        line: Line::Streams { path: "/" },
+        transport: Transport::StreamPerRequest { path: "/" },
         fields: &[V10, DEVTOOL_10],
         prompt: |text| rpc("SendStreamingMessage", json!({ "message": v10(json!([{ "text": text }])) })),
-        answer: |known, reply| {
-            let part = json!({ "data": extension_answer(known, reply) });
-            rpc("SendStreamingMessage", json!({ "message": to(known, v10(json!([part]))) }))
+        answer: |ids, answer| {
+            let part = json!({ "data": extension_answer(ids, answer) });
+            rpc("SendStreamingMessage", json!({ "message": to(ids, v10(json!([part]))) }))
         },
-        rests: never,
+        is_clients_turn: never,
     },
     Dialect {
         name: "rpc-1.0-coder",
-        line: Line::Streams { path: "/" },
+        transport: Transport::StreamPerRequest { path: "/" },
         fields: &[V10],
         prompt: |text| {
             let mut message = v10(json!([{ "text": text }]));
             message["metadata"] = json!({ "coderAgent": { "kind": "agent-settings" } });
             rpc("SendStreamingMessage", json!({ "message": message }))
         },
-        answer: |known, reply| {
-            let part = json!({ "data": coder_pick(known, reply) });
-            rpc("SendStreamingMessage", json!({ "message": to(known, v10(json!([part]))) }))
+        answer: |ids, answer| {
+            let part = json!({ "data": coder_confirmation(ids, answer) });
+            rpc("SendStreamingMessage", json!({ "message": to(ids, v10(json!([part]))) }))
         },
-        rests: never,
+        is_clients_turn: never,
     },
     Dialect {
         name: "rest-1.0-plain",
-        line: Line::Streams { path: "/message:stream" },
+        transport: Transport::StreamPerRequest { path: "/message:stream" },
         fields: &[V10],
         prompt: |text| json!({ "message": v10(json!([{ "text": text }])) }),
-        answer: |known, reply| json!({ "message": plain_answer(known, reply) }),
-        rests: never,
+        answer: |ids, answer| json!({ "message": plain_answer(ids, answer) }),
+        is_clients_turn: never,
     },
     Dialect {
         name: "rest-1.0-devtool",
-        line: Line::Streams { path: "/message:stream" },
+        transport: Transport::StreamPerRequest { path: "/message:stream" },
         fields: &[V10, DEVTOOL_10],
         prompt: |text| json!({ "message": v10(json!([{ "text": text }])) }),
-        answer: |known, reply| {
-            let part = json!({ "data": extension_answer(known, reply) });
-            json!({ "message": to(known, v10(json!([part]))) })
+        answer: |ids, answer| {
+            let part = json!({ "data": extension_answer(ids, answer) });
+            json!({ "message": to(ids, v10(json!([part]))) })
         },
-        rests: never,
+        is_clients_turn: never,
     },
     Dialect {
         name: "kebab",
-        line: Line::Streams { path: "/message/stream" },
+        transport: Transport::StreamPerRequest { path: "/message/stream" },
         fields: &[],
         prompt: |text| json!({ "userMessage": text }),
-        answer: |known, reply| {
-            let mut answer = json!({ "kind": "tool-call-confirmation", "toolCallId": known.call, "approved": true });
-            if let Reply::Edit(content) = reply {
-                answer["newContent"] = json!(content);
+        answer: |ids, answer| {
+            let mut data = json!({ "kind": "tool-call-confirmation", "toolCallId": ids.call, "approved": true });
+            if let Answer::Edit(content) = answer {
+                data["newContent"] = json!(content);
             }
-            json!({ "taskId": known.task, "contextId": known.context, "userMessage": answer })
+            json!({ "taskId": ids.task, "contextId": ids.context, "userMessage": data })
         },
-        rests: never,
+        is_clients_turn: never,
     },
     Dialect {
         name: "snake",
-        line: Line::Open {
+        transport: Transport::StreamPerTurn {
             path: "/tasks/{task}/execute",
             create: r#"{"contextId":"context-123","agentSettings":{"workspaceRoot":"{workspace}"}}"#,
         },
         fields: &[],
         prompt: |text| json!({ "message": text }),
-        answer: |known, reply| json!({ "confirmation": coder_pick(known, reply) }),
-        rests: |frame| !frame["confirmationRequest"].is_null(),
+        answer: |ids, answer| json!({ "confirmation": coder_confirmation(ids, answer) }),
+        is_clients_turn: |frame| !frame["confirmationRequest"].is_null(),
     },
     Dialect {
         name: "session-sse",
-        line: Line::Inside { path: "/tasks/{task}/messages/stream", create: "" },
+        transport: Transport::StreamPerRequestToTask { path: "/tasks/{task}/messages/stream", create: "" },
         fields: &[],
         prompt: |text| json!({ "message": { "content": { "text": text } } }),
-        answer: |known, reply| session_answer(known, reply),
-        rests: never,
+        answer: |ids, answer| session_answer(ids, answer),
+        is_clients_turn: never,
     },
     Dialect {
         name: "ws-session",
-        line: Line::Socket { path: "/ws", protocol: None, replies: Replies::Apart },
+        transport: Transport::Socket { path: "/ws", protocol: None, responses: Responses::Separate },
         fields: &[],
         prompt: |text| rpc("message/stream", json!({ "message": { "content": { "text": text } } })),
-        answer: |known, reply| rpc("message/stream", session_answer(known, reply)),
-        rests: |frame| frame["kind"] == "STATE_CHANGE" && frame["final"] == true,
+        answer: |ids, answer| rpc("message/stream", session_answer(ids, answer)),
+        is_clients_turn: |frame| frame["kind"] == "STATE_CHANGE" && frame["final"] == true,
     },
     Dialect {
         name: "ws-a2a.v0.3",
-        line: Line::Socket { path: "/ws", protocol: Some("a2a.v0.3"), replies: Replies::Events },
+        transport: Transport::Socket { path: "/ws", protocol: Some("a2a.v0.3"), responses: Responses::Events },
         fields: &[],
         prompt: |text| rpc("message/stream", json!({ "message": coder_prompt(text) })),
-        answer: |known, reply| rpc("message/stream", json!({ "message": coder_answer(known, reply) })),
-        rests: |frame| frame["result"]["final"] == true,
+        answer: |ids, answer| rpc("message/stream", json!({ "message": coder_answer(ids, answer) })),
+        is_clients_turn: |frame| frame["result"]["final"] == true,
     },
     Dialect {
         name: "ws-a2a.v1.0",
-        line: Line::Socket { path: "/ws?profile=plain", protocol: Some("a2a.v1.0"), replies: Replies::Events },
+        transport: Transport::Socket {
+            path: "/ws?profile=plain",
+            protocol: Some("a2a.v1.0"),
+            responses: Responses::Events,
+        },
         fields: &[],
         prompt: |text| rpc("SendStreamingMessage", json!({ "message": v10(json!([{ "text": text }])) })),
-        answer: |known, reply| rpc("SendStreamingMessage", json!({ "message": plain_answer(known, reply) })),
-        rests: |frame| {
+        answer: |ids, answer| rpc("SendStreamingMessage", json!({ "message": plain_answer(ids, answer) })),
+        is_clients_turn: |frame| {
             let state = &frame["result"]["statusUpdate"]["status"]["state"];
             ["INPUT_REQUIRED", "COMPLETED", "FAILED"].iter().any(|word| *state == format!("TASK_STATE_{word}"))
         },
     },
     Dialect {
         name: "ws-gemini-a2a.v1",
-        line: Line::Socket { path: "/ws", protocol: Some("gemini-a2a.v1"), replies: Replies::Apart },
+        transport: Transport::Socket { path: "/ws", protocol: Some("gemini-a2a.v1"), responses: Responses::Separate },
         fields: &[],
         prompt: |text| json!({ "id": 1, "call": { "say": { "text": text } } }),
-        answer: |known, reply| {
-            let mut answer = json!({ "task": known.task, "call": known.call, "option": "proceed_once" });
-            if let Reply::Edit(content) = reply {
-                answer["edited"] = json!(content);
+        answer: |ids, answer| {
+            let mut data = json!({ "task": ids.task, "call": ids.call, "option": "proceed_once" });
+            if let Answer::Edit(content) = answer {
+                data["edited"] = json!(content);
             }
-            json!({ "id": 1, "call": { "answer": answer } })
+            json!({ "id": 1, "call": { "answer": data } })
         },
-        rests: |frame| frame["event"] == "paused" || frame["event"]["turn_ended"].is_object(),
+        is_clients_turn: |frame| frame["event"] == "paused" || frame["event"]["turn_ended"].is_object(),
     },
 ];
 
@@ -258,10 +262,10 @@ fn v10(parts: Value) -> Value {
     json!({ "role": "ROLE_USER", "messageId": "m-1", "parts": parts })
 }
 
-/// The message, to the task that is known.
-fn to(known: &Known, mut message: Value) -> Value {
-    message["taskId"] = json!(known.task);
-    message["contextId"] = json!(known.context);
+/// Adds the ids of the task and the context to a message.
+fn to(ids: &Ids, mut message: Value) -> Value {
+    message["taskId"] = json!(ids.task);
+    message["contextId"] = json!(ids.context);
     message
 }
 
@@ -271,38 +275,38 @@ fn coder_prompt(text: &str) -> Value {
     message
 }
 
-fn coder_answer(known: &Known, reply: Reply) -> Value {
-    let part = json!({ "kind": "data", "data": coder_pick(known, reply) });
-    to(known, typed(json!([part])))
+fn coder_answer(ids: &Ids, answer: Answer) -> Value {
+    let part = json!({ "kind": "data", "data": coder_confirmation(ids, answer) });
+    to(ids, typed(json!([part])))
 }
 
-fn coder_pick(known: &Known, reply: Reply) -> Value {
-    let mut pick = json!({ "callId": known.call, "outcome": "proceed_once" });
-    if let Reply::Edit(content) = reply {
-        pick["newContent"] = json!(content);
+fn coder_confirmation(ids: &Ids, answer: Answer) -> Value {
+    let mut confirmation = json!({ "callId": ids.call, "outcome": "proceed_once" });
+    if let Answer::Edit(content) = answer {
+        confirmation["newContent"] = json!(content);
     }
-    pick
+    confirmation
 }
 
-fn extension_answer(known: &Known, reply: Reply) -> Value {
-    let mut answer = json!({ "tool_call_id": known.call, "selected_option_id": "proceed_once" });
-    if let Reply::Edit(content) = reply {
-        answer["file_details"] = json!({ "new_content": content });
+fn extension_answer(ids: &Ids, answer: Answer) -> Value {
+    let mut data = json!({ "tool_call_id": ids.call, "selected_option_id": "proceed_once" });
+    if let Answer::Edit(content) = answer {
+        data["file_details"] = json!({ "new_content": content });
     }
-    answer
+    data
 }
 
-/// A plain client answers in words; only what words cannot say is data.
-fn plain_answer(known: &Known, reply: Reply) -> Value {
-    let part = match reply {
-        Reply::Allow => json!({ "text": "yes" }),
-        Reply::Edit(_) => json!({ "data": extension_answer(known, reply) }),
+/// A plain client answers with text; only an edited file needs data.
+fn plain_answer(ids: &Ids, answer: Answer) -> Value {
+    let part = match answer {
+        Answer::Allow => json!({ "text": "yes" }),
+        Answer::Edit(_) => json!({ "data": extension_answer(ids, answer) }),
     };
-    to(known, v10(json!([part])))
+    to(ids, v10(json!([part])))
 }
 
-fn session_answer(known: &Known, reply: Reply) -> Value {
-    let mut answer = extension_answer(known, reply);
+fn session_answer(ids: &Ids, answer: Answer) -> Value {
+    let mut answer = extension_answer(ids, answer);
     answer["kind"] = json!("TOOL_CALL_CONFIRMATION");
     json!({ "message": { "content": { "data": answer } } })
 }

@@ -1,9 +1,9 @@
-//! What went over the line, as text that is the same in every run: ids become `t-1`, `c-1` and `call-1` in the order in which they
-//! were seen first, times, token counts and the workspace become words.
+//! The record of a session, as text that is the same in every run: ids become `t-1`, `c-1` and `call-1` in the order of their first
+//! occurrence, and times, token counts and the workspace become words.
 
 use serde_json::{Map, Value};
 
-/// Members whose value is an id or has an `id`, and what such an id is called.
+/// Members whose value is an id or has an `id`, and the beginning of the name that replaces it.
 const IDS: [(&str, &str); 9] = [
     ("taskId", "t"),
     ("sessionId", "t"),
@@ -16,7 +16,7 @@ const IDS: [(&str, &str); 9] = [
     ("call", "call"),
 ];
 
-/// Members whose number is another one in every run.
+/// Members with a number that differs from run to run.
 const COUNTS: [&str; 10] = [
     "contentLength",
     "promptTokenCount",
@@ -32,7 +32,7 @@ const COUNTS: [&str; 10] = [
 
 #[derive(Default)]
 pub struct Transcript {
-    /// What is written instead of what, longest first.
+    /// Texts, and the names that replace them.
     names: Vec<(String, String)>,
     pub text: String,
 }
@@ -43,8 +43,8 @@ impl Transcript {
         Transcript { names, text: String::new() }
     }
 
-    /// The id that was seen last under such a name, as it is in truth.
-    pub fn newest(&self, kind: &str) -> Option<&str> {
+    /// The original id that was replaced last by a name that begins with `kind`.
+    pub fn newest_id(&self, kind: &str) -> Option<&str> {
         let (id, _) = self.names.iter().rev().find(|(_, name)| {
             let start = name.rsplit_once('-');
             start.is_some_and(|(start, _)| start == kind)
@@ -56,14 +56,19 @@ impl Transcript {
         self.line(">", line);
     }
 
-    pub fn heard(&mut self, line: &str) {
+    pub fn sent_value(&mut self, value: &Value) {
+        let text = self.normalized(value);
+        self.sent(&text);
+    }
+
+    pub fn received(&mut self, line: &str) {
         self.line("<", line);
     }
 
-    /// A value with the ids it brings.
-    pub fn shown(&mut self, value: &Value) -> String {
-        self.learn(value);
-        self.steady(value).to_string()
+    /// A value as text that is the same in every run. Gives new ids in it a name.
+    pub fn normalized(&mut self, value: &Value) -> String {
+        self.name_ids(value);
+        self.normalized_value(value).to_string()
     }
 
     fn line(&mut self, mark: &str, line: &str) {
@@ -71,24 +76,24 @@ impl Transcript {
         self.text.push_str(&format!("{mark} {line}\n"));
     }
 
-    fn learn(&mut self, value: &Value) {
+    fn name_ids(&mut self, value: &Value) {
         match value {
-            Value::Array(all) => all.iter().for_each(|one| self.learn(one)),
+            Value::Array(all) => all.iter().for_each(|one| self.name_ids(one)),
             Value::Object(members) => {
                 // In the order of the table: a session's context has the id of its task.
                 for (name, kind) in IDS {
                     let id = members.get(name).map(|value| value.get("id").unwrap_or(value));
                     if let Some(Value::String(id)) = id {
-                        self.meet(kind, id);
+                        self.name_id(kind, id);
                     }
                 }
-                members.values().for_each(|one| self.learn(one));
+                members.values().for_each(|one| self.name_ids(one));
             }
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
         }
     }
 
-    fn meet(&mut self, kind: &str, id: &str) {
+    fn name_id(&mut self, kind: &str, id: &str) {
         if self.names.iter().any(|(known, _)| known == id) {
             return;
         }
@@ -98,18 +103,18 @@ impl Transcript {
         self.names.push((id.to_owned(), name));
     }
 
-    fn steady(&self, value: &Value) -> Value {
+    fn normalized_value(&self, value: &Value) -> Value {
         match value {
-            Value::Array(all) => all.iter().map(|one| self.steady(one)).collect(),
+            Value::Array(all) => all.iter().map(|one| self.normalized_value(one)).collect(),
             Value::Object(members) => {
                 let members = members.iter().map(|(name, value)| {
                     let value = if COUNTS.contains(&name.as_str()) && value.is_u64() {
                         Value::from("NUMBER")
                     } else if name == "declarations" {
-                        // Of the tools, which are not what this is about.
+                        // The declarations of the tools are no part of the dialect.
                         Value::from("STORED")
                     } else {
-                        self.steady(value)
+                        self.normalized_value(value)
                     };
                     (name.clone(), value)
                 });
@@ -130,7 +135,7 @@ impl Transcript {
     }
 }
 
-/// `2026-03-01T09:30:00.125Z`, and nothing else.
+/// Whether the whole text is a time such as `2026-03-01T09:30:00.125Z`.
 fn is_time(text: &str) -> bool {
     let form = "0000-00-00T00:00:00.000Z";
     text.len() == form.len() && text.chars().zip(form.chars()).all(|(c, f)| c == f || (f == '0' && c.is_ascii_digit()))

@@ -1,7 +1,10 @@
-//! What goes wrong with a turn or comes between, through every entry point: one file per entry point in `tests/golden/trouble`, with a
-//! section for each row of [`TROUBLES`], which ends with the warnings of the server's log. They are written anew as those of the story.
+//! Failures of the model API, and other clients that intervene in a turn, through every entry point: one file per entry point in
+//! `tests/golden/trouble`, with a section for each row of [`TROUBLES`], which ends with the warnings of the server's log.
+//! `GOLDEN=write cargo test --test live` writes these files again, too.
 
-use super::{DIALECTS, Dialect, FakeGemini, Server, Setup, Socket, Story, compare, eventually, none_differs, says};
+use super::{
+    DIALECTS, Dialect, FakeGemini, Server, Session, Setup, Socket, assert_no_differences, compare, eventually, has_text,
+};
 use crate::support::fake::Recording;
 use serde_json::{Value, json};
 
@@ -10,58 +13,58 @@ struct Trouble {
     /// Options of the server.
     args: &'static [&'static str],
     prompt: &'static str,
-    meanwhile: Meanwhile,
+    during_turn: DuringTurn,
 }
 
-/// What happens while the turn is under way.
+/// What happens during the turn, apart from the prompt and the response of the model.
 #[derive(Clone, Copy)]
-enum Meanwhile {
+enum DuringTurn {
     Nothing,
     /// The API is down until the server has failed to reach it.
-    ComesUp,
-    /// Another client makes this call about the task, and the model goes on.
-    Calls(fn(&str) -> Value),
+    ApiComesUp,
+    /// Another client makes this call about the task, and then the model continues.
+    OtherClientCalls(fn(&str) -> Value),
 }
 
-const fn alone(name: &'static str, args: &'static [&'static str], prompt: &'static str) -> Trouble {
-    Trouble { name, args, prompt, meanwhile: Meanwhile::Nothing }
+const fn api_trouble(name: &'static str, args: &'static [&'static str], prompt: &'static str) -> Trouble {
+    Trouble { name, args, prompt, during_turn: DuringTurn::Nothing }
 }
 
-const fn called(name: &'static str, prompt: &'static str, call: fn(&str) -> Value) -> Trouble {
-    Trouble { name, args: &[], prompt, meanwhile: Meanwhile::Calls(call) }
+const fn other_client(name: &'static str, prompt: &'static str, call: fn(&str) -> Value) -> Trouble {
+    Trouble { name, args: &[], prompt, during_turn: DuringTurn::OtherClientCalls(call) }
 }
 
-/// In the journal: the text after which the model of [`Meanwhile::Calls`] waits.
-const SAID: &str = r#"{"text":"One moment."#;
+/// The text in the journal after which the model waits for the call of [`DuringTurn::OtherClientCalls`].
+const TEXT_BEFORE_CALL: &str = r#"{"text":"One moment."#;
 
 const TROUBLES: [Trouble; 10] = [
-    alone("the API is overloaded and recovers: retries", &[], "ERR503 2"),
+    api_trouble("the API is overloaded and recovers: retries", &[], "ERR503 2"),
     Trouble {
         name: "the API is down and comes back: a retry",
         args: &["--retry-wait", "800ms"],
         prompt: "TEXT Hello.",
-        meanwhile: Meanwhile::ComesUp,
+        during_turn: DuringTurn::ApiComesUp,
     },
-    alone("the API does not know the model: a fallback", &[], "ERR404 1"),
-    alone("the API stays down: a failed turn", &["--max-attempts", "2"], "ERR500"),
-    alone("the API always breaks off: void text, a failed turn", &[], "TEXT Hel ++ GARBAGE"),
-    alone("the API refuses the key: a failed turn", &[], "ERR403"),
-    alone(
+    api_trouble("the API does not know the model: a fallback", &[], "ERR404 1"),
+    api_trouble("the API stays down: a failed turn", &["--max-attempts", "2"], "ERR500"),
+    api_trouble("the API always breaks off: void text, a failed turn", &[], "TEXT Hel ++ GARBAGE"),
+    api_trouble("the API refuses the key: a failed turn", &[], "ERR403"),
+    api_trouble(
         "the API is too slow: a failed turn",
         &["--model-timeout", "100ms", "--retry-for", "1ms", "--model", "gemma-4-31b-it"],
         "HANG",
     ),
-    called(
+    other_client(
         "somebody stops the turn",
         "TEXT One moment. ++ HOLD ++ TEXT Never said.",
         |task| json!({ "abort": { "task": task } }),
     ),
-    called(
+    other_client(
         "somebody queues a prompt",
         "TEXT One moment. ++ HOLD ++ TEXT The first.",
         |task| json!({ "say": { "task": task, "message": message("TEXT The second.") } }),
     ),
-    called(
+    other_client(
         "somebody steers the turn",
         "TEXT One moment. ++ HOLD ++ LS . ;; TEXT As you wish.",
         |task| json!({ "say": { "task": task, "message": message("Rather be brief."), "steer": true } }),
@@ -76,25 +79,26 @@ fn message(text: &str) -> Value {
 #[test]
 fn trouble_through_every_entry_point() {
     let mut texts = vec![String::new(); DIALECTS.len()];
-    // The sections of several entry points are made at the same time: most of them wait.
+    // The entry points are tested at the same time, because most of the time is spent waiting.
     std::thread::scope(|scope| {
         for (dialect, text) in DIALECTS.iter().zip(&mut texts) {
-            scope.spawn(|| text.extend(TROUBLES.iter().map(|trouble| live(dialect, trouble))));
+            scope.spawn(|| text.extend(TROUBLES.iter().map(|trouble| section(dialect, trouble))));
         }
     });
-    none_differs(DIALECTS.iter().zip(&texts).filter_map(|(dialect, text)| compare("trouble", dialect, text)));
+    assert_no_differences(DIALECTS.iter().zip(&texts).filter_map(|(dialect, text)| compare("trouble", dialect, text)));
 }
 
-fn live(dialect: &Dialect, trouble: &Trouble) -> String {
+/// The section of the transcript for one row, from a session on a new server.
+fn section(dialect: &Dialect, trouble: &Trouble) -> String {
     let fake = FakeGemini::down(Recording::On);
-    if !matches!(trouble.meanwhile, Meanwhile::ComesUp) {
+    if !matches!(trouble.during_turn, DuringTurn::ApiComesUp) {
         fake.come_up();
     }
     let setup = Setup::new(&fake).env("GEMINI_API_KEY", "k-123").arg("--debug").args(["--retry-wait", "10ms"]);
     let server = setup.args(trouble.args).start();
-    let told = std::thread::scope(|scope| {
-        scope.spawn(|| meanwhile(trouble.meanwhile, &server, &fake));
-        Story::new(dialect, &server, trouble.prompt, &[]).told()
+    let transcript = std::thread::scope(|scope| {
+        scope.spawn(|| intervene(trouble.during_turn, &server, &fake));
+        Session::new(dialect, &server, trouble.prompt, &[]).run()
     });
     super::Client::new(&server.url()).get("/health");
     let log = eventually("the last line of the log", || {
@@ -103,20 +107,20 @@ fn live(dialect: &Dialect, trouble: &Trouble) -> String {
     });
     let warnings =
         log.lines().filter_map(|line| Some(line.split_once("] ")?.1)).filter(|line| line.starts_with("warn"));
-    let warnings: Vec<String> = warnings.map(|line| format!("log: {}\n", told.renamed(line))).collect();
-    format!("$ {}\n{}{}", trouble.name, told.text, warnings.concat()).replace(&fake.url(), "URL")
+    let warnings: Vec<String> = warnings.map(|line| format!("log: {}\n", transcript.renamed(line))).collect();
+    format!("$ {}\n{}{}", trouble.name, transcript.text, warnings.concat()).replace(&fake.url(), "URL")
 }
 
-fn meanwhile(what: Meanwhile, server: &Server, fake: &FakeGemini) {
+fn intervene(action: DuringTurn, server: &Server, fake: &FakeGemini) {
     let state = server.state_dir();
-    match what {
-        Meanwhile::Nothing => {}
-        Meanwhile::ComesUp => {
-            eventually("a request that fails", || says(&state, "backed_off").then_some(()));
+    match action {
+        DuringTurn::Nothing => {}
+        DuringTurn::ApiComesUp => {
+            eventually("a request that fails", || has_text(&state, "backed_off").then_some(()));
             fake.come_up();
         }
-        Meanwhile::Calls(call) => {
-            eventually("the turn", || says(&state, SAID).then_some(()));
+        DuringTurn::OtherClientCalls(call) => {
+            eventually("the turn", || has_text(&state, TEXT_BEFORE_CALL).then_some(()));
             eventually("the model", || (fake.held() == 1).then_some(()));
             let names = std::fs::read_dir(state.join("tasks")).expect("a directory").flatten();
             let task = names.map(|entry| entry.file_name().to_string_lossy().replace(".jsonl", "")).next();
