@@ -41,7 +41,7 @@ fn sixteen_clients_see_one_session() {
             0..many.map_or(SEEDS, |many| many.parse().unwrap())
         }
     };
-    let whole = seeds.end - seeds.start > 1;
+    let is_series = seeds.end - seeds.start > 1;
     let mut tally: BTreeMap<&'static str, u64> = BTreeMap::new();
     for seed in seeds {
         let mut harness = Harness::new(seed);
@@ -56,8 +56,8 @@ fn sixteen_clients_see_one_session() {
             *tally.entry(what).or_default() += times;
         }
     }
-    // The runs prove something only if all of this happened.
-    if whole {
+    // A series of runs is a test only if all of this happened in it.
+    if is_series {
         for what in [
             "an answer was accepted",
             "an answer came too late",

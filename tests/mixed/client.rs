@@ -1,4 +1,4 @@
-//! One client: the bytes that it sends in its dialect, and the frames that it reads from the bytes of the server.
+//! One client: the bytes that it sends in its dialect, and the frames that it parses from the bytes of the server.
 
 use crate::frame;
 use crate::http::{Message, Side};
@@ -10,27 +10,27 @@ use gemini_a2a::base::slots::Key;
 use gemini_a2a::task::log::event::Profile;
 use serde_json::{Value, json};
 
-/// The dialect of a client, and how it reads the session.
+/// The dialect of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
     Rpc03(Profile),
     Rpc10(Profile),
     Rest03,
     Rest10,
-    Kebab,
-    Snake,
+    MessageStream,
+    ExecuteStream,
     SessionSse,
     Socket,
     SocketRpc03,
     SocketRpc10,
-    SocketOwn,
+    SocketNative,
 }
 
 pub const DIALECTS: [Dialect; 16] = [
     Dialect::Socket,
     Dialect::Socket,
     Dialect::Socket,
-    Dialect::SocketOwn,
+    Dialect::SocketNative,
     Dialect::SocketRpc03,
     Dialect::SocketRpc10,
     Dialect::Rpc03(Profile::Coder),
@@ -40,16 +40,16 @@ pub const DIALECTS: [Dialect; 16] = [
     Dialect::Rpc10(Profile::Devtool),
     Dialect::Rest03,
     Dialect::Rest10,
-    Dialect::Kebab,
-    Dialect::Snake,
+    Dialect::MessageStream,
+    Dialect::ExecuteStream,
     Dialect::SessionSse,
 ];
 
 impl Dialect {
     /// Whether a client can subscribe without sending a message.
-    pub fn can_watch(self) -> bool {
+    pub fn can_subscribe(self) -> bool {
         match self {
-            Dialect::Kebab | Dialect::Snake | Dialect::SessionSse => false,
+            Dialect::MessageStream | Dialect::ExecuteStream | Dialect::SessionSse => false,
             Dialect::Rpc03(_)
             | Dialect::Rpc10(_)
             | Dialect::Rest03
@@ -57,7 +57,7 @@ impl Dialect {
             | Dialect::Socket
             | Dialect::SocketRpc03
             | Dialect::SocketRpc10
-            | Dialect::SocketOwn => true,
+            | Dialect::SocketNative => true,
         }
     }
 
@@ -67,19 +67,19 @@ impl Dialect {
             Dialect::Rpc10(profile) => (a2a::Dialect::RPC_10, Some(profile)),
             Dialect::Rest03 => (a2a::Dialect::REST_03_PROTO, Some(Profile::Plain)),
             Dialect::Rest10 => (a2a::Dialect::REST_10, Some(Profile::Plain)),
-            Dialect::Kebab => (a2a::Dialect::MESSAGE_STREAM, None),
-            Dialect::Snake => (a2a::Dialect::EXECUTE_STREAM, None),
+            Dialect::MessageStream => (a2a::Dialect::MESSAGE_STREAM, None),
+            Dialect::ExecuteStream => (a2a::Dialect::EXECUTE_STREAM, None),
             Dialect::SessionSse | Dialect::Socket => (a2a::Dialect::SESSION, None),
             Dialect::SocketRpc03 => (a2a::Dialect::RPC_03, Some(Profile::Plain)),
             Dialect::SocketRpc10 => (a2a::Dialect::RPC_10, Some(Profile::Plain)),
-            Dialect::SocketOwn => (a2a::Dialect::NATIVE, None),
+            Dialect::SocketNative => (a2a::Dialect::NATIVE, None),
         };
         let form = Form { profile, ..Form::of(dialect) };
         a2a::view(&form, None)
     }
 
     /// The request that subscribes to the task after a position.
-    pub fn watch(self, task: &TaskId, after: Option<Seq>) -> Vec<u8> {
+    pub fn subscribe(self, task: &TaskId, after: Option<Seq>) -> Vec<u8> {
         let headers = match after {
             Some(after) => format!("Last-Event-ID: {after}\r\n"),
             None => String::new(),
@@ -104,12 +104,12 @@ impl Dialect {
                 get(&format!("/tasks/{task}:subscribe?profile=plain"), &format!("A2A-Version: 1.0\r\n{headers}"))
             }
             Dialect::Socket => upgrade(&format!("/ws?taskId={task}{position}"), ""),
-            Dialect::SocketOwn => {
+            Dialect::SocketNative => {
                 upgrade(&format!("/ws?taskId={task}{position}"), "Sec-WebSocket-Protocol: gemini-a2a.v1\r\n")
             }
             Dialect::SocketRpc03 => upgrade("/ws", "Sec-WebSocket-Protocol: a2a.v0.3\r\n"),
             Dialect::SocketRpc10 => upgrade("/ws", "Sec-WebSocket-Protocol: a2a.v1.0\r\n"),
-            Dialect::Kebab | Dialect::Snake | Dialect::SessionSse => {
+            Dialect::MessageStream | Dialect::ExecuteStream | Dialect::SessionSse => {
                 unreachable!("these streams only answer a message")
             }
         }
@@ -157,7 +157,7 @@ impl Dialect {
     pub fn answer(self, task: &TaskId, n: usize, call: &str, option: &str) -> Outgoing {
         let coder = json!({"callId": call, "outcome": option});
         let devtool = json!({"tool_call_id": call, "selected_option_id": option});
-        // Names that are of no profile, so that the answer selects none.
+        // These names belong to no profile, so that the answer selects none.
         let neutral = json!({"toolCallId": call, "selectedOptionId": option});
         let data = match self {
             Dialect::Rpc03(Profile::Coder) => coder,
@@ -166,17 +166,17 @@ impl Dialect {
         };
         let message = json!({"messageId": format!("a-{n}"), "role": "user", "taskId": task,
             "parts": [{"kind": "data", "data": data}]});
-        let brief = match self {
-            Dialect::Kebab => {
+        let content = match self {
+            Dialect::MessageStream => {
                 json!({"kind": "tool-call-confirmation", "toolCallId": call, "approved": option != "cancel"})
             }
             _ => devtool,
         };
-        self.send(task, n, message, brief)
+        self.send(task, n, message, content)
     }
 
-    /// `message` is the message of A2A 0.3; `brief` is its text or answer for the dialects that have their own form.
-    fn send(self, task: &TaskId, n: usize, message: Value, brief: Value) -> Outgoing {
+    /// `message` is the message of A2A 0.3; `content` is its text or its answer, for the dialects that have their own format.
+    fn send(self, task: &TaskId, n: usize, message: Value, content: Value) -> Outgoing {
         let call = |method: &str, message: Value| send_call(n, method, message);
         match self {
             Dialect::Rpc03(_) => {
@@ -190,26 +190,26 @@ impl Dialect {
                 let body = json!({"message": in_10(&message), "configuration": {"returnImmediately": true}});
                 Outgoing::Request(post("/message:send", "A2A-Version: 1.0\r\n", &body))
             }
-            Dialect::Kebab => {
-                Outgoing::Stream(post("/message/stream", "", &json!({"taskId": task, "userMessage": brief})))
+            Dialect::MessageStream => {
+                Outgoing::Stream(post("/message/stream", "", &json!({"taskId": task, "userMessage": content})))
             }
-            Dialect::Snake => {
-                let body = match brief {
+            Dialect::ExecuteStream => {
+                let body = match content {
                     Value::String(text) => json!({ "message": text }),
                     answer => json!({ "confirmation": answer }),
                 };
                 Outgoing::Stream(post(&format!("/tasks/{task}/execute"), "", &body))
             }
             Dialect::SessionSse => {
-                let body = json!({"message": {"content": content(&brief)}});
+                let body = json!({"message": {"content": session_content(&content)}});
                 Outgoing::Stream(post(&format!("/tasks/{task}/messages/stream"), "", &body))
             }
             Dialect::Socket => {
-                Outgoing::Message(call("message/stream", json!({"content": content(&brief)})).to_string())
+                Outgoing::Message(call("message/stream", json!({"content": session_content(&content)})).to_string())
             }
             Dialect::SocketRpc03 => Outgoing::Message(call("message/send", message).to_string()),
             Dialect::SocketRpc10 => Outgoing::Message(call("SendMessage", in_10(&message)).to_string()),
-            Dialect::SocketOwn => Outgoing::Message(native_call(n, task, brief).to_string()),
+            Dialect::SocketNative => Outgoing::Message(native_call(n, task, content).to_string()),
         }
     }
 }
@@ -225,8 +225,8 @@ fn send_call(n: usize, method: &str, message: Value) -> Value {
 }
 
 /// The call of the native dialect that sends a prompt or an answer.
-fn native_call(n: usize, task: &TaskId, brief: Value) -> Value {
-    let call = match brief {
+fn native_call(n: usize, task: &TaskId, content: Value) -> Value {
+    let call = match content {
         Value::String(text) => json!({"say": {"task": task, "text": text}}),
         answer => {
             json!({"answer": {"task": task, "call": answer["tool_call_id"], "option": answer["selected_option_id"]}})
@@ -255,8 +255,8 @@ fn rest_03_body(message: &Value) -> Value {
     json!({"message": message, "configuration": {"blocking": false}})
 }
 
-fn content(brief: &Value) -> Value {
-    match brief {
+fn session_content(content: &Value) -> Value {
+    match content {
         Value::String(text) => json!({ "text": text }),
         answer => json!({ "data": answer }),
     }
@@ -306,12 +306,12 @@ pub enum Received {
     Frame { seq: Seq, body: String },
     /// The response to a request.
     Reply { status: u16, body: Value },
-    /// The stream is over; the connection may be used again.
+    /// The end of the stream; the connection may be used again.
     End,
 }
 
-/// One connection.
-pub struct Link {
+/// One connection, with the bytes that it has still to send.
+pub struct Connection {
     pub key: Key,
     pub outbox: Vec<u8>,
     dialect: Dialect,
@@ -324,9 +324,9 @@ enum Reader {
     Socket(Vec<u8>),
 }
 
-impl Link {
-    pub fn new(key: Key, dialect: Dialect, outbox: Vec<u8>) -> Link {
-        Link { key, outbox, dialect, reader: Reader::Http(Message::new(Side::Response), None), body: Vec::new() }
+impl Connection {
+    pub fn new(key: Key, dialect: Dialect, outbox: Vec<u8>) -> Connection {
+        Connection { key, outbox, dialect, reader: Reader::Http(Message::new(Side::Response), None), body: Vec::new() }
     }
 
     pub fn is_socket(&self) -> bool {
@@ -355,19 +355,19 @@ impl Link {
         let Some(head) = message.head().cloned() else {
             return Vec::new();
         };
-        let mut shown = Vec::new();
+        let mut received = Vec::new();
         if head.is_event_stream() {
             let sse = sse.get_or_insert_with(Sse::default);
             sse.input().append(&mut self.body);
             sse.drain(|frame| {
                 let Some(id) = frame.id else {
                     let body = serde_json::from_str(&frame.data).expect("JSON");
-                    shown.push(Received::Reply { status: 200, body });
+                    received.push(Received::Reply { status: 200, body });
                     return;
                 };
                 let seq = Seq(id.parse().expect("a position"));
                 let body = unwrapped(&frame.data);
-                shown.push(Received::Frame { seq, body });
+                received.push(Received::Frame { seq, body });
             })
             .expect("events");
         }
@@ -375,43 +375,43 @@ impl Link {
             if !head.is_event_stream() {
                 let body = serde_json::from_slice(&self.body).unwrap_or(Value::Null);
                 let status = head.status();
-                shown.push(Received::Reply { status, body });
+                received.push(Received::Reply { status, body });
             }
-            shown.push(Received::End);
+            received.push(Received::End);
             self.body.clear();
             message.restart(Side::Response, &mut self.body).expect("HTTP");
             *sse = None;
         }
-        shown
+        received
     }
 
     fn messages(&mut self) -> Vec<Received> {
         let Reader::Socket(rx) = &mut self.reader else { unreachable!("checked by the caller") };
-        let mut shown = Vec::new();
-        while let Some((opcode, place)) = frame::front(rx) {
-            let payload = rx[place.clone()].to_vec();
-            rx.drain(..place.end);
+        let mut received = Vec::new();
+        while let Some((opcode, range)) = frame::front(rx) {
+            let payload = rx[range.clone()].to_vec();
+            rx.drain(..range.end);
             match opcode {
                 1 => {
                     let text = String::from_utf8(payload).expect("UTF-8");
-                    shown.push(message(self.dialect, &text));
+                    received.push(message(self.dialect, &text));
                 }
                 9 | 10 => {}
-                8 => shown.push(Received::End),
+                8 => received.push(Received::End),
                 other => panic!("opcode {other}"),
             }
         }
-        shown
+        received
     }
 }
 
-/// A WebSocket message is an event or the response to a call.
+/// Parses a WebSocket message, which is an event or the response to a call.
 fn message(dialect: Dialect, text: &str) -> Received {
     let value: Value = serde_json::from_str(text).expect("JSON");
     let seq = value.get("seq").and_then(Value::as_u64);
     let is_event = match dialect {
         Dialect::Socket => value.get("kind").is_some(),
-        Dialect::SocketOwn => value.get("event").is_some(),
+        Dialect::SocketNative => value.get("event").is_some(),
         _ => value["id"] == "watch" && value.get("result").is_some(),
     };
     match seq {

@@ -1,4 +1,4 @@
-//! The comparison at the end of a run: what each client received against what the journal gives in that client's view.
+//! The comparison at the end of a run: the frames that each client received, and the frames of the journal in the view of the client.
 
 use crate::client::{Dialect, text};
 use gemini_a2a::a2a::{self, Tools, View};
@@ -39,12 +39,12 @@ impl Harness {
         for (at, client) in self.clients.iter().enumerate() {
             let view = client.dialect.view();
             let expected = frames(&log, view, &tools);
-            let ends = client.begins.iter().skip(1).copied();
+            let ends = client.stream_starts.iter().skip(1).copied();
             let ends = ends.chain([client.frames.len()]);
-            for (begin, end) in client.begins.iter().zip(ends) {
+            for (begin, end) in client.stream_starts.iter().zip(ends) {
                 compared += compare(at, client.dialect, &client.frames[*begin..end], &expected);
             }
-            for stream in &client.asked {
+            for stream in &client.request_streams {
                 compared += compare(at, client.dialect, stream, &expected);
             }
         }
@@ -71,14 +71,14 @@ impl Harness {
     }
 }
 
-/// The frames of a view by event number: as a frame that others follow, and as the last frame of a stream.
+/// The frames of a view by event number, each in two forms: as a frame that others follow, and as the last frame of a stream.
 fn frames(log: &[(Record, State)], view: View, tools: &Tools) -> BTreeMap<u64, (String, String)> {
-    let shown = log.iter().filter_map(|(record, state)| {
+    let frames = log.iter().filter_map(|(record, state)| {
         let body = a2a::event(view, state, record, tools)?;
         let pair = (text(body.frame(false)), text(body.frame(true)));
         Some((record.seq.0, pair))
     });
-    shown.collect()
+    frames.collect()
 }
 
 /// Checks that a stream is an optional snapshot followed by every event that the view shows, without a gap. Returns the number of
@@ -101,7 +101,7 @@ fn compare(at: usize, dialect: Dialect, stream: &[(Seq, String)], expected: &BTr
     for event in events {
         assert!(
             is_event(event),
-            "client {at} {dialect:?} was shown {event:?}, which is {:?}",
+            "client {at} {dialect:?} received {event:?}, and the journal has {:?}",
             expected.get(&event.0.0)
         );
     }

@@ -1,6 +1,6 @@
 //! The core with sixteen clients, workers with random notes, and a store in memory. One turn here is one turn of the loop.
 
-use crate::client::{DIALECTS, Dialect, Link, Outgoing, Received, masked};
+use crate::client::{Connection, DIALECTS, Dialect, Outgoing, Received, masked};
 use crate::core_harness::failing_store::FailingStore;
 use crate::core_harness::{Outside, Takes};
 use crate::random::Random;
@@ -23,7 +23,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// Turns in which clients act. After them the run continues until nothing is left to do.
 const TURNS: u64 = 160;
-const REMEMBERED: usize = 40;
+/// The last steps of a run, which are printed if it fails.
+const TRACED_STEPS: usize = 40;
 
 pub struct Harness {
     chance: Random,
@@ -50,14 +51,18 @@ pub struct Harness {
 /// One of the sixteen clients: a connection for its stream, one for its requests, and everything that it received.
 pub struct Client {
     pub dialect: Dialect,
-    watch: Option<Link>,
-    ask: Option<Link>,
+    /// The connection of its subscription.
+    subscription: Option<Connection>,
+    /// The connection of its last request, until the response is complete.
+    request: Option<Connection>,
+    /// Whether the message that subscribes was sent, where the dialect needs one.
     subscribed: bool,
+    /// The frames of all its subscriptions.
     pub frames: Vec<(Seq, String)>,
-    /// The index of the first frame of each stream.
-    pub begins: Vec<usize>,
-    /// The frames of each stream that answers one of its prompts.
-    pub asked: Vec<Vec<(Seq, String)>>,
+    /// The index in `frames` of the first frame of each subscription.
+    pub stream_starts: Vec<usize>,
+    /// The frames of each stream that is the response to one of its requests.
+    pub request_streams: Vec<Vec<(Seq, String)>>,
 }
 
 impl Harness {
@@ -75,12 +80,12 @@ impl Harness {
         };
         let client = |dialect| Client {
             dialect,
-            watch: None,
-            ask: None,
+            subscription: None,
+            request: None,
             subscribed: false,
             frames: Vec::new(),
-            begins: Vec::new(),
-            asked: Vec::new(),
+            stream_starts: Vec::new(),
+            request_streams: Vec::new(),
         };
         Harness {
             core: Core::new(Setup { tools: tools(), ..crate::core_harness::setup(limits, Switches::default(), now) }),
@@ -139,12 +144,12 @@ impl Harness {
     fn create_session(&mut self) {
         let request = b"POST /tasks HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n";
         let key = self.core.opened(Peer::SameUser, self.now);
-        self.clients[0].ask = Some(Link::new(key, Dialect::Kebab, request.to_vec()));
+        self.clients[0].request = Some(Connection::new(key, Dialect::MessageStream, request.to_vec()));
         while self.session.is_none() {
             self.turn();
             assert!(self.turn < 100, "the session was never created");
         }
-        self.clients[0].ask = None;
+        self.clients[0].request = None;
     }
 
     // Actions of clients.
@@ -155,16 +160,16 @@ impl Harness {
         };
         let at = self.chance.below(self.clients.len());
         match self.chance.below(10) {
-            0..4 => self.watch(at, &task),
-            4 => self.leave(at),
+            0..4 => self.subscribe(at, &task),
+            4 => self.disconnect(at),
             5 | 6 => self.prompt(at, &task),
             _ => self.answer(at, &task),
         }
     }
 
-    fn watch(&mut self, at: usize, task: &TaskId) {
+    fn subscribe(&mut self, at: usize, task: &TaskId) {
         let client = &mut self.clients[at];
-        if client.watch.is_some() || !client.dialect.can_watch() {
+        if client.subscription.is_some() || !client.dialect.can_subscribe() {
             return;
         }
         let after = client.frames.last().map(|(seq, _)| *seq);
@@ -174,32 +179,32 @@ impl Harness {
         if after.is_some() {
             *self.tally.entry("a stream was resumed").or_default() += 1;
         }
-        let request = client.dialect.watch(task, after);
+        let request = client.dialect.subscribe(task, after);
         let key = self.core.opened(Peer::SameUser, self.now);
-        client.watch = Some(Link::new(key, client.dialect, request));
+        client.subscription = Some(Connection::new(key, client.dialect, request));
         client.subscribed = false;
-        client.begins.push(client.frames.len());
+        client.stream_starts.push(client.frames.len());
         self.trace_step(format!("client {at} subscribes after {after:?}"));
     }
 
-    fn leave(&mut self, at: usize) {
-        if let Some(link) = self.clients[at].watch.take() {
-            self.core.input(Input::Broke { conn: link.key }, self.now);
+    fn disconnect(&mut self, at: usize) {
+        if let Some(connection) = self.clients[at].subscription.take() {
+            self.core.input(Input::Broke { conn: connection.key }, self.now);
             self.trace_step(format!("client {at} disconnects"));
         }
     }
 
     fn prompt(&mut self, at: usize, task: &TaskId) {
         self.sent += 1;
-        let said = self.clients[at].dialect.prompt(task, self.sent);
-        self.send(at, said);
+        let prompt = self.clients[at].dialect.prompt(task, self.sent);
+        self.send(at, prompt);
     }
 
     fn answer(&mut self, at: usize, task: &TaskId) {
         let Some(state) = self.state() else {
             return;
         };
-        // Some answers are to questions that have been answered before.
+        // Some of these questions have already been answered.
         let calls: Vec<String> = state
             .calls
             .iter()
@@ -211,9 +216,9 @@ impl Harness {
         };
         let option = ["proceed_once", "proceed_once", "cancel"][self.chance.below(3)];
         self.sent += 1;
-        let said = self.clients[at].dialect.answer(task, self.sent, &call, option);
+        let answer = self.clients[at].dialect.answer(task, self.sent, &call, option);
         self.trace_step(format!("client {at} answers {call} with {option}"));
-        self.send(at, said);
+        self.send(at, answer);
     }
 
     /// Answers an open question at the end of a run, with a client that needs no open stream.
@@ -223,19 +228,19 @@ impl Harness {
         self.answer(at, &task);
     }
 
-    fn send(&mut self, at: usize, said: Outgoing) {
+    fn send(&mut self, at: usize, outgoing: Outgoing) {
         let client = &mut self.clients[at];
-        match said {
+        match outgoing {
             Outgoing::Message(message) => {
-                if let Some(link) = client.watch.as_mut().filter(|link| link.is_socket()) {
-                    link.outbox.extend(masked(&message));
+                if let Some(connection) = client.subscription.as_mut().filter(|connection| connection.is_socket()) {
+                    connection.outbox.extend(masked(&message));
                 }
             }
             Outgoing::Request(request) | Outgoing::Stream(request) => {
-                if client.ask.is_none() {
+                if client.request.is_none() {
                     let key = self.core.opened(Peer::SameUser, self.now);
-                    client.ask = Some(Link::new(key, client.dialect, request));
-                    client.asked.push(Vec::new());
+                    client.request = Some(Connection::new(key, client.dialect, request));
+                    client.request_streams.push(Vec::new());
                 }
             }
         }
@@ -266,8 +271,8 @@ impl Harness {
         }
         for (key, _) in outside.closed {
             for client in &mut self.clients {
-                client.watch.take_if(|link| link.key == key);
-                client.ask.take_if(|link| link.key == key);
+                client.subscription.take_if(|connection| connection.key == key);
+                client.request.take_if(|connection| connection.key == key);
             }
         }
         self.core.check();
@@ -275,30 +280,30 @@ impl Harness {
 
     /// How many bytes each connection reads in this turn. A slow reader reads a little at a time.
     fn budgets(&mut self) -> BTreeMap<Key, usize> {
-        let links = self.clients.iter().flat_map(|client| [&client.watch, &client.ask]).flatten();
+        let connections = self.clients.iter().flat_map(|client| [&client.subscription, &client.request]).flatten();
         let chance = &mut self.chance;
-        links.map(|link| (link.key, [0, 30, 500, 20_000][chance.below(4)])).collect()
+        connections.map(|connection| (connection.key, [0, 30, 500, 20_000][chance.below(4)])).collect()
     }
 
     fn read(&mut self, at: usize) {
         let task = self.session.clone();
         let client = &mut self.clients[at];
         let dialect = client.dialect;
-        if let (Some(link), Some(task)) = (&mut client.watch, &task)
-            && link.is_socket()
+        if let (Some(connection), Some(task)) = (&mut client.subscription, &task)
+            && connection.is_socket()
             && !client.subscribed
         {
             client.subscribed = true;
             if let Some(subscription) = dialect.subscription(task) {
-                link.outbox.extend(masked(&subscription));
+                connection.outbox.extend(masked(&subscription));
             }
         }
-        for link in [&mut client.watch, &mut client.ask].into_iter().flatten() {
+        for connection in [&mut client.subscription, &mut client.request].into_iter().flatten() {
             let most = [7, 90, 5_000][self.chance.below(3)];
-            let n = self.core.room(link.key).min(most).min(link.outbox.len());
+            let n = self.core.room(connection.key).min(most).min(connection.outbox.len());
             if n > 0 {
-                let bytes: Vec<u8> = link.outbox.drain(..n).collect();
-                self.core.input(Input::Received { conn: link.key, bytes: &bytes }, self.now);
+                let bytes: Vec<u8> = connection.outbox.drain(..n).collect();
+                self.core.input(Input::Received { conn: connection.key, bytes: &bytes }, self.now);
             }
         }
     }
@@ -356,9 +361,9 @@ impl Harness {
     fn receive(&mut self, key: Key, bytes: &[u8]) {
         let mut replies = Vec::new();
         for client in &mut self.clients {
-            if let Some(link) = client.watch.as_mut().filter(|link| link.key == key) {
-                for shown in link.take(bytes) {
-                    match shown {
+            if let Some(connection) = client.subscription.as_mut().filter(|connection| connection.key == key) {
+                for received in connection.take(bytes) {
+                    match received {
                         Received::Frame { seq, body } => client.frames.push((seq, body)),
                         Received::Reply { status, body } => replies.push((status, body)),
                         Received::End => {}
@@ -366,14 +371,14 @@ impl Harness {
                 }
                 continue;
             }
-            let Some(link) = client.ask.as_mut().filter(|link| link.key == key) else {
+            let Some(connection) = client.request.as_mut().filter(|connection| connection.key == key) else {
                 continue;
             };
             let mut done = false;
-            for shown in link.take(bytes) {
-                match shown {
+            for received in connection.take(bytes) {
+                match received {
                     Received::Frame { seq, body } => {
-                        let stream = client.asked.last_mut().expect("a request");
+                        let stream = client.request_streams.last_mut().expect("a request");
                         stream.push((seq, body));
                     }
                     Received::Reply { status, body } => replies.push((status, body)),
@@ -381,7 +386,7 @@ impl Harness {
                 }
             }
             if done {
-                client.ask = None;
+                client.request = None;
                 self.core.input(Input::Broke { conn: key }, self.now);
             }
         }
@@ -408,7 +413,7 @@ impl Harness {
         *self.tally.entry(what).or_default() += 1;
     }
 
-    /// The state of the session as it is on disk. Reads what was written since the last call.
+    /// The state of the session as it is on disk. Reads the events that were written since the last call.
     fn state(&mut self) -> Option<&State> {
         let file = self.store.open(self.session.as_ref()?).ok()?;
         loop {
@@ -426,7 +431,7 @@ impl Harness {
     }
 
     fn trace_step(&mut self, line: String) {
-        if self.trace.len() == REMEMBERED {
+        if self.trace.len() == TRACED_STEPS {
             self.trace.pop_front();
         }
         self.trace.push_back(format!("{:4} {line}", self.turn));

@@ -27,8 +27,8 @@ pub fn work(job: &Job, chance: &mut Random) -> Vec<NoteBody> {
                 args: json!({"command": format!("make {n}")}),
                 api_id: None,
             };
-            let said: String = (0..chunks).map(|n| format!("chunk {n} ")).collect();
-            notes.push(NoteBody::Answered(Ok(Answer::new(&said, (0..calls).map(call)))));
+            let text: String = (0..chunks).map(|n| format!("chunk {n} ")).collect();
+            notes.push(NoteBody::Answered(Ok(Answer::new(&text, (0..calls).map(call)))));
             notes
         }
         Work::Prepare { calls, .. } => {
