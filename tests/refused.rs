@@ -1,28 +1,30 @@
-//! Everything that a server must not do. A server with tasks in every state is sent hundreds of requests that are wrong in one
-//! way each: members that are missing or of another type, tasks of others, answers to questions that nobody asks, bodies that are
-//! no JSON, in every dialect and over every door. Each is refused in the words of its dialect, with exactly the code that the
-//! protocol has for it; not a byte of any journal changes, nothing is started, nobody is told, and the connection can be used on.
+//! Requests that a server must refuse. A server with tasks in every state receives hundreds of requests that are invalid in one way each:
+//! members that are missing or of another type, tasks of others, answers to questions that are not open, bodies that are not JSON, in every
+//! dialect and through every entry point. Each is refused in the error format of its dialect, with exactly the code of the protocol; no
+//! journal changes, nothing is started, no client receives an event, and the connection can be used for the next request.
 //!
-//! What looks wrong but is not is tried as well, each in a server of its own: it must be taken. And requests that chance has
-//! bitten into are sent by the thousand, of which nothing is known but that the server stays what it is:
+//! Unusual requests that are valid must be accepted, each by a server of its own. Thousands of randomly damaged requests must not break the
+//! server:
 //!
-//!     REFUSED_SEED=17 cargo test --test refused chance      one run of them
-//!     REFUSED_MANY=1000000 cargo test --release --test refused chance
+//!     REFUSED_SEED=17 cargo test --test refused random      one run of them
+//!     REFUSED_MANY=1000000 cargo test --release --test refused random
 
 #[path = "refused/chaos.rs"]
 mod chaos;
+#[path = "refused/connection.rs"]
+mod connection;
 mod core_harness;
 #[path = "refused/corpus.rs"]
 mod corpus;
-#[path = "refused/forged.rs"]
-mod forged;
+#[path = "refused/error_format.rs"]
+mod error_format;
+#[path = "refused/forged_answers.rs"]
+mod forged_answers;
 #[path = "support/frame.rs"]
 mod frame;
 #[path = "support/http.rs"]
-#[allow(dead_code)] // Only the half of it that reads answers.
+#[allow(dead_code)] // These tests only read responses.
 mod http;
-#[path = "refused/line.rs"]
-mod line;
 #[path = "support/random.rs"]
 mod random;
 #[path = "refused/send.rs"]
@@ -32,74 +34,71 @@ mod sse;
 mod task;
 #[path = "refused/test_server.rs"]
 mod test_server;
-#[path = "refused/verdict.rs"]
-mod verdict;
-#[path = "refused/ways.rs"]
-mod ways;
+#[path = "refused/variants.rs"]
+mod variants;
 
 use chaos::Chaos;
-use corpus::{Carrier, Expected, Made};
-use send::{Door, Sent};
+use corpus::{Carrier, Expected, TestRequest};
+use send::{EntryPoint, Outcome};
 use test_server::TestServer;
 
-/// The files of the corpus, and the doors through which what they hold is sent.
-const FILES: [(&str, &[Door]); 8] = [
-    (include_str!("corpus/requests/rpc-0.3.json"), &[Door::Http, Door::Rpc03]),
-    (include_str!("corpus/requests/rpc-1.0.json"), &[Door::Http, Door::Rpc10]),
-    (include_str!("corpus/requests/rest-0.3.json"), &[Door::Http]),
-    (include_str!("corpus/requests/rest-0.3-kind.json"), &[Door::Http]),
-    (include_str!("corpus/requests/rest-1.0.json"), &[Door::Http]),
-    (include_str!("corpus/requests/gemini.json"), &[Door::Http]),
-    (include_str!("corpus/requests/session.json"), &[Door::Session]),
-    (include_str!("corpus/requests/own.json"), &[Door::Own]),
+/// The files of the corpus, and the entry points through which their requests are sent.
+const FILES: [(&str, &[EntryPoint]); 8] = [
+    (include_str!("corpus/requests/rpc-0.3.json"), &[EntryPoint::Http, EntryPoint::Rpc03]),
+    (include_str!("corpus/requests/rpc-1.0.json"), &[EntryPoint::Http, EntryPoint::Rpc10]),
+    (include_str!("corpus/requests/rest-0.3.json"), &[EntryPoint::Http]),
+    (include_str!("corpus/requests/rest-0.3-kind.json"), &[EntryPoint::Http]),
+    (include_str!("corpus/requests/rest-1.0.json"), &[EntryPoint::Http]),
+    (include_str!("corpus/requests/gemini.json"), &[EntryPoint::Http]),
+    (include_str!("corpus/requests/session.json"), &[EntryPoint::Session]),
+    (include_str!("corpus/requests/own.json"), &[EntryPoint::Native]),
 ];
 
-/// Every request there is, with the door it goes through.
-fn requests() -> Vec<(Door, Made)> {
+/// All requests, each with its entry point.
+fn requests() -> Vec<(EntryPoint, TestRequest)> {
     let mut requests = Vec::new();
-    for (text, doors) in FILES {
+    for (text, entries) in FILES {
         let dialect = corpus::read(text);
-        for door in doors {
-            let carrier = match door {
-                Door::Http => Carrier::Http,
-                Door::Session | Door::Rpc03 | Door::Rpc10 | Door::Own => Carrier::Socket,
+        for entry in entries {
+            let carrier = match entry {
+                EntryPoint::Http => Carrier::Http,
+                EntryPoint::Session | EntryPoint::Rpc03 | EntryPoint::Rpc10 | EntryPoint::Native => Carrier::Socket,
             };
-            let made = dialect.made(carrier);
-            requests.extend(made.into_iter().map(|made| (*door, made)));
+            requests.extend(dialect.requests(carrier).into_iter().map(|request| (*entry, request)));
         }
     }
-    requests.extend(forged::requests());
+    requests.extend(forged_answers::requests());
     requests
 }
 
 #[test]
 fn invalid_requests_are_refused_and_change_nothing() {
     let requests = requests();
-    let wrong = requests.iter().filter(|(_, made)| matches!(made.expected, Expected::Refusal { .. }));
+    let invalid = requests.iter().filter(|(_, request)| matches!(request.expected, Expected::Refusal { .. }));
     let mut server = TestServer::new();
     let before = server.journals();
-    let census = server.census();
+    let counts = server.counts();
     let (mut count, mut failures) = (0, Vec::new());
-    for (door, made) in wrong {
+    for (entry, request) in invalid {
         count += 1;
-        let mut wrong_with = match send::refused(&mut server, *door, made) {
+        let mut problems = match send::check_refused(&mut server, *entry, request) {
             Ok(()) => Vec::new(),
             Err(why) => vec![why],
         };
         let outs = server.take_outs();
         if !outs.is_empty() {
-            wrong_with.push(format!("something began: {outs:?}"));
+            problems.push(format!("the request had an effect: {outs:?}"));
         }
-        if server.journals() != before || server.census().tasks != census.tasks {
-            wrong_with.push("a journal changed".into());
+        if server.journals() != before || server.counts().tasks != counts.tasks {
+            problems.push("a journal changed".into());
             server = TestServer::new();
         }
-        if !wrong_with.is_empty() {
-            failures.push(format!("{door:?} {}: {}", made.name, wrong_with.join("; ")));
+        if !problems.is_empty() {
+            failures.push(format!("{entry:?} {}: {}", request.name, problems.join("; ")));
         }
     }
-    let left = server.census();
-    assert_eq!((left.conns, left.subs), (0, 0), "something stayed open");
+    let counts = server.counts();
+    assert_eq!((counts.conns, counts.subs), (0, 0), "a connection or a subscription stayed open");
     println!("{count} requests were refused");
     assert!(count >= 300, "only {count}");
     none_failed(count, &failures);
@@ -112,21 +111,21 @@ fn none_failed(count: u32, failures: &[String]) {
 #[test]
 fn unusual_but_valid_requests_are_accepted() {
     let requests = requests();
-    let right = requests.iter().filter(|(_, made)| matches!(made.expected, Expected::Success));
+    let valid = requests.iter().filter(|(_, request)| matches!(request.expected, Expected::Success));
     let (mut count, mut failures) = (0, Vec::new());
-    for (door, made) in right {
+    for (entry, request) in valid {
         count += 1;
-        let mut server = TestServer::at_work();
-        if let Err(why) = send::accepted(&mut server, *door, made) {
-            failures.push(format!("{door:?} {}: {why}", made.name));
+        let mut server = TestServer::with_workers();
+        if let Err(why) = send::check_accepted(&mut server, *entry, request) {
+            failures.push(format!("{entry:?} {}: {why}", request.name));
         }
     }
-    println!("{count} requests were taken");
+    println!("{count} requests were accepted");
     assert!(count >= 100, "only {count}");
     none_failed(count, &failures);
 }
 
-/// Lists name no task, so nothing in them is refused; what is not to be seen is just not there.
+/// Requests for lists name no task, so they are not refused: the list leaves out the tasks of other clients.
 #[test]
 fn tasks_of_another_client_are_not_visible() {
     let mut server = TestServer::new();
@@ -141,33 +140,33 @@ fn tasks_of_another_client_are_not_visible() {
         ("/ws?taskId=*", upgrade),
         ("/ws?taskId=*", own.as_str()),
     ] {
-        let shown = send::shown(&mut server, target, headers);
+        let text = send::response_text(&mut server, target, headers);
         for (name, expected) in [("$waiting", true), ("$foreign", false)] {
             let task = server.fill(name);
-            assert_eq!(shown.contains(&task), expected, "{name} at {target}: {shown}");
+            assert_eq!(text.contains(&task), expected, "{name} at {target}: {text}");
         }
     }
-    let shown = send::shown(&mut server, "/acme/tasks", "");
-    assert!(shown.contains(&server.fill("$foreign")), "{shown}");
-    assert!(!shown.contains(&server.fill("$waiting")), "{shown}");
+    let text = send::response_text(&mut server, "/acme/tasks", "");
+    assert!(text.contains(&server.fill("$foreign")), "{text}");
+    assert!(!text.contains(&server.fill("$waiting")), "{text}");
 }
 
 #[test]
 fn websockets_are_closed_with_the_code_of_the_error() {
     let mut server = TestServer::new();
     let before = server.journals();
-    for door in [Door::Session, Door::Rpc03, Door::Rpc10, Door::Own] {
+    for entry in [EntryPoint::Session, EntryPoint::Rpc03, EntryPoint::Rpc10, EntryPoint::Native] {
         let large = vec![b'x'; test_server::LARGEST + 1];
         for (name, frame, code) in [
             ("binary", frame::masked(2, b"{}"), 1003),
             ("no UTF-8", frame::masked(1, b"\xff\xfe"), 1007),
             ("too large", frame::masked(1, &large), 1009),
             ("not masked", b"\x81\x02{}".to_vec(), 1002),
-            ("an unknown kind", frame::masked(3, b"{}"), 1002),
-            ("the end of nothing", frame::masked(0, b"{}"), 1002),
+            ("an unknown opcode", frame::masked(3, b"{}"), 1002),
+            ("a continuation without a beginning", frame::masked(0, b"{}"), 1002),
         ] {
-            let closed = send::closed(&mut server, door, &frame);
-            assert_eq!(closed, Ok(code), "{door:?} {name}");
+            let close_code = send::close_code(&mut server, entry, &frame);
+            assert_eq!(close_code, Ok(code), "{entry:?} {name}");
         }
     }
     assert!(server.journals() == before, "a journal changed");
@@ -179,9 +178,9 @@ fn random_requests_do_not_break_the_server() {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse().unwrap());
     let seed: u64 = number("REFUSED_SEED").unwrap_or(1);
     let many: u64 = number("REFUSED_MANY").unwrap_or(5_000);
-    let right: Vec<(Door, Made)> =
-        requests().into_iter().filter(|(_, made)| matches!(made.expected, Expected::Success)).collect();
-    let mut chaos = Chaos::new(seed, right);
+    let valid: Vec<(EntryPoint, TestRequest)> =
+        requests().into_iter().filter(|(_, request)| matches!(request.expected, Expected::Success)).collect();
+    let mut chaos = Chaos::new(seed, valid);
     let mut tally = std::collections::BTreeMap::new();
     for n in 0..many {
         let what = chaos.step().unwrap_or_else(|why| {
@@ -189,11 +188,11 @@ fn random_requests_do_not_break_the_server() {
         });
         *tally.entry(what).or_insert(0) += 1;
     }
-    println!("{many} requests that chance has bitten into: {tally:?}");
+    println!("{many} randomly damaged requests: {tally:?}");
     if many >= 5_000 {
-        // One in some thousands still makes sense and waits: too few to be sure of one here.
-        let rare = (many >= 100_000).then_some(Sent::Waits);
-        let often = [Sent::Refused, Sent::Taken, Sent::Closed];
+        // Only one in some thousands is a valid request that waits, so a short run may have none.
+        let rare = (many >= 100_000).then_some(Outcome::Pending);
+        let often = [Outcome::Refused, Outcome::Accepted, Outcome::Closed];
         for what in often.into_iter().chain(rare) {
             assert!(tally.contains_key(&what), "never {what:?}: {tally:?}");
         }

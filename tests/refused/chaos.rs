@@ -1,103 +1,106 @@
-//! Good requests that chance has bitten into: bytes flipped, pieces cut out or doubled, members moved, values swapped. Nothing is
-//! known of what they should do, but whatever it is, the core keeps its promises and the answer is one of the dialect that was
-//! spoken, or the connection is closed.
+//! Randomly damaged requests: flipped bytes, pieces cut out or repeated, members moved, values replaced. It is not known whether they are
+//! still valid, but in every case the core keeps its invariants, and the response has the format of the dialect, or the connection is closed.
 
-use crate::corpus::Made;
+use crate::connection::Received;
+use crate::corpus::TestRequest;
+use crate::error_format::{Family, is_of, is_rpc};
 use crate::frame::masked;
-use crate::line::Heard;
 use crate::random::Random;
-use crate::send::{self, Door, Sent};
+use crate::send::{self, EntryPoint, Outcome};
 use crate::test_server::TestServer;
-use crate::verdict::{Family, is_of, is_rpc};
 use serde_json::{Value, json};
 
-/// Requests after which a server is used up: tasks pile up in it.
-const LIFE: u32 = 100;
+/// Requests after which a new server is started, because the old one has many tasks by then.
+const REQUESTS_PER_SERVER: u32 = 100;
 
 pub struct Chaos {
     chance: Random,
     server: TestServer,
-    left: u32,
-    from: Vec<(Door, Made)>,
+    /// Requests until a new server is started.
+    remaining: u32,
+    /// The valid requests that are damaged.
+    originals: Vec<(EntryPoint, TestRequest)>,
 }
 
 impl Chaos {
-    pub fn new(seed: u64, from: Vec<(Door, Made)>) -> Chaos {
-        Chaos { chance: Random::new(seed), server: TestServer::at_work(), left: LIFE, from }
+    pub fn new(seed: u64, originals: Vec<(EntryPoint, TestRequest)>) -> Chaos {
+        let (server, remaining) = (TestServer::with_workers(), REQUESTS_PER_SERVER);
+        Chaos { chance: Random::new(seed), server, remaining, originals }
     }
 
-    /// Sends one; what became of it, or what is wrong with that.
-    pub fn step(&mut self) -> Result<Sent, String> {
-        if self.left == 0 {
-            self.server = TestServer::at_work();
-            self.left = LIFE;
+    /// Sends a damaged request. Returns its outcome, or what is wrong with the response.
+    pub fn step(&mut self) -> Result<Outcome, String> {
+        if self.remaining == 0 {
+            self.server = TestServer::with_workers();
+            self.remaining = REQUESTS_PER_SERVER;
         }
-        self.left -= 1;
-        let (door, made) = self.chance.pick(&self.from).expect("some").clone();
-        let (bytes, bitten) = self.bite(door, made.clone());
-        let mut line = send::enter(&mut self.server, door);
-        let before = self.server.census().subs;
-        let mut heard = self.server.exchange(&mut line, &bytes);
-        let waits = self.server.census().subs > before;
-        if heard.is_empty() && !waits {
-            // It waits for more of the request, and there is none.
-            heard = self.server.finish(&mut line);
+        self.remaining -= 1;
+        let (entry, request) = self.chance.pick(&self.originals).expect("some").clone();
+        let (bytes, damaged) = self.damage(entry, request.clone());
+        let mut connection = send::connect(&mut self.server, entry);
+        let before = self.server.counts().subs;
+        let mut received = self.server.exchange(&mut connection, &bytes);
+        let waits = self.server.counts().subs > before;
+        if received.is_empty() && !waits {
+            // The server waits for the rest of the request, and there is none.
+            received = self.server.finish(&mut connection);
         }
-        let closed = self.server.is_closed(&line);
-        self.server.hang_up(&line);
-        let shown = || {
+        let closed = self.server.is_closed(&connection);
+        self.server.disconnect(&connection);
+        let description = || {
             let bytes = String::from_utf8_lossy(&bytes);
-            format!("{door:?} {}: {} to {bytes}", made.name, send::short(&heard))
+            format!("{entry:?} {}: {} to {bytes}", request.name, send::short(&received))
         };
-        match (door, bitten) {
-            (Door::Http, Bitten::Head) => after_head(&heard),
-            (Door::Http, Bitten::Body) => after_body(&made, &heard),
-            (_, _) => after_message(door, &heard),
+        match (entry, damaged) {
+            (EntryPoint::Http, Damaged::Head) => outcome_of_head(&received),
+            (EntryPoint::Http, Damaged::Body) => outcome_of_body(&request, &received),
+            (_, _) => outcome_of_message(entry, &received),
         }
         .or(match (closed, waits) {
-            _ if !heard.is_empty() => None,
-            (true, _) => Some(Sent::Closed),
-            (false, true) => Some(Sent::Waits),
-            // A call without an id is answered only if it fails.
-            (false, false) => door.is_socket().then_some(Sent::Taken),
+            _ if !received.is_empty() => None,
+            (true, _) => Some(Outcome::Closed),
+            (false, true) => Some(Outcome::Pending),
+            // A call without an id gets a response only if it fails.
+            (false, false) => entry.is_socket().then_some(Outcome::Accepted),
         })
-        .ok_or_else(shown)
+        .ok_or_else(description)
     }
 
-    fn bite(&mut self, door: Door, mut made: Made) -> (Vec<u8>, Bitten) {
-        // Names first: chance should bite into what is sent, not into what stands for it.
-        if let Some(Ok(text)) = made.body.as_deref().map(std::str::from_utf8) {
-            made.body = Some(self.server.fill(text).into_bytes());
+    /// The bytes of a request, damaged at random.
+    fn damage(&mut self, entry: EntryPoint, mut request: TestRequest) -> (Vec<u8>, Damaged) {
+        // The names are replaced first, so that the ids are damaged and not the names that stand for them.
+        if let Some(Ok(text)) = request.body.as_deref().map(std::str::from_utf8) {
+            request.body = Some(self.server.fill(text).into_bytes());
         }
-        let head = made.body.is_none() || self.chance.percent(15);
+        let head = request.body.is_none() || self.chance.percent(15);
         if head {
-            let mut bytes = send::bytes(&self.server, door, &made);
-            self.spoil(&mut bytes);
-            return (bytes, Bitten::Head);
+            let mut bytes = send::bytes(&self.server, entry, &request);
+            self.damage_bytes(&mut bytes);
+            return (bytes, Damaged::Head);
         }
-        let body = made.body.take().unwrap_or_default();
+        let body = request.body.take().unwrap_or_default();
         let body = match serde_json::from_slice::<Value>(&body) {
             Ok(mut value) if self.chance.percent(60) => {
                 for _ in 0..=self.chance.below(3) {
-                    self.shuffle(&mut value);
+                    self.damage_value(&mut value);
                 }
                 value.to_string().into_bytes()
             }
             _ => {
                 let mut body = body;
-                self.spoil(&mut body);
+                self.damage_bytes(&mut body);
                 body
             }
         };
-        if door.is_socket() {
-            return (masked(1, &body), Bitten::Body);
+        if entry.is_socket() {
+            return (masked(1, &body), Damaged::Body);
         }
-        made.body = Some(body);
-        (send::bytes(&self.server, door, &made), Bitten::Body)
+        request.body = Some(body);
+        (send::bytes(&self.server, entry, &request), Damaged::Body)
     }
 
-    /// Bites into bytes, once or a few times.
-    fn spoil(&mut self, bytes: &mut Vec<u8>) {
+    /// Changes bytes at one or a few positions.
+    fn damage_bytes(&mut self, bytes: &mut Vec<u8>) {
         for _ in 0..=self.chance.below(3) {
             let at = self.chance.below(bytes.len());
             let to = (at + self.chance.below(9)).min(bytes.len());
@@ -121,10 +124,10 @@ impl Chaos {
         }
     }
 
-    /// Changes something in a value: takes a member away, moves it, or puts another value in its place.
-    fn shuffle(&mut self, value: &mut Value) {
+    /// Changes one member or element of a value: removes it, moves it, or replaces its value.
+    fn damage_value(&mut self, value: &mut Value) {
         if self.chance.percent(30) {
-            *value = self.odd();
+            *value = self.unexpected_value();
             return;
         }
         match value {
@@ -138,8 +141,8 @@ impl Chaos {
                         let moved = members.remove(&name).unwrap_or_default();
                         members.insert(other, moved);
                     }
-                    2 => drop(members.insert(name, self.odd())),
-                    _ => self.shuffle(&mut members[&name]),
+                    2 => drop(members.insert(name, self.unexpected_value())),
+                    _ => self.damage_value(&mut members[&name]),
                 }
             }
             Value::Array(items) if !items.is_empty() => {
@@ -147,14 +150,14 @@ impl Chaos {
                 match self.chance.below(4) {
                     0 => drop(items.remove(at)),
                     1 => items.push(items[at].clone()),
-                    _ => self.shuffle(&mut items[at]),
+                    _ => self.damage_value(&mut items[at]),
                 }
             }
-            other => *other = self.odd(),
+            other => *other = self.unexpected_value(),
         }
     }
 
-    fn odd(&mut self) -> Value {
+    fn unexpected_value(&mut self) -> Value {
         match self.chance.below(16) {
             0 => json!(null),
             1 => json!(true),
@@ -176,99 +179,102 @@ impl Chaos {
     }
 }
 
-/// Where chance bit.
+/// The part of a request that was damaged.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Bitten {
+enum Damaged {
     Head,
     Body,
 }
 
-/// The path may be another's now: any family will do, and several requests may have come of one.
-fn after_head(heard: &[Heard]) -> Option<Sent> {
-    let mut sent = None;
-    for heard in heard {
-        sent = Some(match heard {
-            Heard::Answer { head, body } => {
+/// The outcome of a request with a damaged head. The path may have become one of another dialect, so the response may have any error
+/// format, and one request may have become several. None: a response is invalid.
+fn outcome_of_head(received: &[Received]) -> Option<Outcome> {
+    let mut outcome = None;
+    for received in received {
+        outcome = Some(match received {
+            Received::Response { head, body } => {
                 let families = [Family::Rpc03, Family::Rest03, Family::Rest10, Family::Gemini];
                 let known = families.iter().any(|family| is_of(*family, head, body));
-                // The wire's own refusals, and answers without a body.
-                let whole = known || (body.is_empty() && head.status() < 500);
-                if !whole || head.status() >= 500 && head.status() != 501 && head.status() != 505 {
+                // Errors of HTTP itself, and successful responses without a body, have an empty body.
+                let valid = known || (body.is_empty() && head.status() < 500);
+                if !valid || head.status() >= 500 && head.status() != 501 && head.status() != 505 {
                     return None;
                 }
                 match head.status() < 300 {
-                    true => Sent::Taken,
-                    false => Sent::Refused,
+                    true => Outcome::Accepted,
+                    false => Outcome::Refused,
                 }
             }
-            Heard::Event(data) => {
+            Received::Event(data) => {
                 serde_json::from_str::<Value>(data).ok()?;
-                Sent::Taken
+                Outcome::Accepted
             }
-            Heard::End | Heard::Upgraded => Sent::Taken,
-            Heard::Text(_) | Heard::Closed(_) => return None,
+            Received::End | Received::Upgraded => Outcome::Accepted,
+            Received::Text(_) | Received::Closed(_) => return None,
         });
     }
-    sent
+    outcome
 }
 
-fn after_body(made: &Made, heard: &[Heard]) -> Option<Sent> {
-    let family = family(&made.send, &made.headers);
-    match heard {
-        [Heard::Answer { head, body }] if is_of(family, head, body) => match head.status() {
-            200 if String::from_utf8_lossy(body).contains("\"error\":{\"code\"") => Some(Sent::Refused),
-            200..300 => Some(Sent::Taken),
+/// The outcome of a request with a damaged body, whose response must have the format of its path. None: the response is invalid.
+fn outcome_of_body(request: &TestRequest, received: &[Received]) -> Option<Outcome> {
+    let family = family(&request.send, &request.headers);
+    match received {
+        [Received::Response { head, body }] if is_of(family, head, body) => match head.status() {
+            200 if String::from_utf8_lossy(body).contains("\"error\":{\"code\"") => Some(Outcome::Refused),
+            200..300 => Some(Outcome::Accepted),
             500.. => None,
-            _ => Some(Sent::Refused),
+            _ => Some(Outcome::Refused),
         },
-        [Heard::Event(_), ..] => {
-            let whole = heard.iter().all(|heard| match heard {
-                Heard::Event(data) => {
+        [Received::Event(_), ..] => {
+            let valid = received.iter().all(|received| match received {
+                Received::Event(data) => {
                     let data: Option<Value> = serde_json::from_str(data).ok();
                     let rpc = matches!(family, Family::Rpc03 | Family::Rpc10);
                     data.is_some_and(|data| !rpc || is_rpc(&data))
                 }
-                Heard::End => true,
-                Heard::Answer { .. } | Heard::Upgraded | Heard::Text(_) | Heard::Closed(_) => false,
+                Received::End => true,
+                Received::Response { .. } | Received::Upgraded | Received::Text(_) | Received::Closed(_) => false,
             });
-            whole.then_some(Sent::Taken)
+            valid.then_some(Outcome::Accepted)
         }
         _ => None,
     }
 }
 
-fn after_message(door: Door, heard: &[Heard]) -> Option<Sent> {
-    let mut sent = None;
-    for heard in heard {
-        sent = Some(match heard {
-            Heard::Text(text) => {
+/// The outcome of a damaged message on a socket. None: a message of the server is invalid.
+fn outcome_of_message(entry: EntryPoint, received: &[Received]) -> Option<Outcome> {
+    let mut outcome = None;
+    for received in received {
+        outcome = Some(match received {
+            Received::Text(text) => {
                 let message: Value = serde_json::from_str(text).ok()?;
-                let of_door = match door {
-                    Door::Http => false,
-                    Door::Session => message.get("kind").is_some() || is_rpc(&message),
-                    Door::Rpc03 | Door::Rpc10 => is_rpc(&message),
-                    Door::Own => {
+                let valid = match entry {
+                    EntryPoint::Http => false,
+                    EntryPoint::Session => message.get("kind").is_some() || is_rpc(&message),
+                    EntryPoint::Rpc03 | EntryPoint::Rpc10 => is_rpc(&message),
+                    EntryPoint::Native => {
                         message.get("event").is_some()
                             || message.get("ok").is_some()
                             || message["error"]["reason"].is_string()
                     }
                 };
-                if !of_door {
+                if !valid {
                     return None;
                 }
                 match message.get("error").is_some() {
-                    true => Sent::Refused,
-                    false => Sent::Taken,
+                    true => Outcome::Refused,
+                    false => Outcome::Accepted,
                 }
             }
-            Heard::Closed(_) => Sent::Closed,
-            Heard::Answer { .. } | Heard::Event(_) | Heard::End | Heard::Upgraded => return None,
+            Received::Closed(_) => Outcome::Closed,
+            Received::Response { .. } | Received::Event(_) | Received::End | Received::Upgraded => return None,
         });
     }
-    sent
+    outcome
 }
 
-/// The family that a path is answered in, whatever its body.
+/// The error format of a path.
 fn family(send: &str, headers: &[String]) -> Family {
     let (_, target) = send.split_once(' ').expect("a method and a target");
     let path = target.split('?').next().unwrap_or(target);

@@ -1,81 +1,80 @@
-//! One connection as its client has it: bytes from the server become answers, events and messages.
+//! The client's end of a connection: parses the bytes of the server into responses, events and messages.
 
 use crate::frame;
 use crate::http::{Head, Message, Side};
 use crate::sse::Sse;
 use gemini_a2a::base::slots::Key;
 
-pub struct Line {
+pub struct Connection {
     pub key: Key,
-    talk: Talk,
+    reader: Reader,
     body: Vec<u8>,
 }
 
-enum Talk {
+enum Reader {
     Http(Message, Sse),
     Socket(Vec<u8>),
 }
 
-/// Something that came over a line.
+/// One thing that the server has sent over a connection.
 #[derive(Debug)]
-pub enum Heard {
-    /// A whole answer.
-    Answer {
-        head: Head,
-        body: Vec<u8>,
-    },
-    /// An event of a stream, and the end of one.
+pub enum Received {
+    /// A complete response that is no stream.
+    Response { head: Head, body: Vec<u8> },
+    /// An event of a stream.
     Event(String),
+    /// The end of a stream.
     End,
-    /// The line is a socket from here on.
+    /// The connection has become a WebSocket.
     Upgraded,
-    /// A message on the socket, and the word it is closed with.
+    /// A message on the WebSocket.
     Text(String),
+    /// The close frame of the WebSocket, with this code.
     Closed(u16),
 }
 
-impl Line {
-    pub fn new(key: Key) -> Line {
-        Line { key, talk: Talk::Http(Message::new(Side::Response), Sse::default()), body: Vec::new() }
+impl Connection {
+    pub fn new(key: Key) -> Connection {
+        Connection { key, reader: Reader::Http(Message::new(Side::Response), Sse::default()), body: Vec::new() }
     }
 
-    pub fn take(&mut self, bytes: &[u8]) -> Vec<Heard> {
-        if let Talk::Socket(rx) = &mut self.talk {
+    pub fn take(&mut self, bytes: &[u8]) -> Vec<Received> {
+        if let Reader::Socket(rx) = &mut self.reader {
             rx.extend_from_slice(bytes);
             return messages(rx);
         }
         let blank = bytes.windows(4).position(|four| four == b"\r\n\r\n");
         if let Some(end) = blank.filter(|_| bytes.starts_with(b"HTTP/1.1 101 ")) {
             let mut rx = bytes[end + 4..].to_vec();
-            let mut heard = vec![Heard::Upgraded];
-            heard.extend(messages(&mut rx));
-            self.talk = Talk::Socket(rx);
-            return heard;
+            let mut received = vec![Received::Upgraded];
+            received.extend(messages(&mut rx));
+            self.reader = Reader::Socket(rx);
+            return received;
         }
         self.http(bytes)
     }
 
-    fn http(&mut self, bytes: &[u8]) -> Vec<Heard> {
-        let Talk::Http(message, sse) = &mut self.talk else { unreachable!("looked at by the caller") };
-        let mut heard = Vec::new();
+    fn http(&mut self, bytes: &[u8]) -> Vec<Received> {
+        let Reader::Http(message, sse) = &mut self.reader else { unreachable!("checked by the caller") };
+        let mut received = Vec::new();
         let mut bytes = bytes;
         loop {
             message.feed(bytes, &mut self.body).expect("HTTP");
             bytes = b"";
             let Some(head) = message.head().cloned() else {
-                return heard;
+                return received;
             };
             if head.is_event_stream() {
                 sse.input().append(&mut self.body);
-                sse.drain(|frame| heard.push(Heard::Event(frame.data.into_owned()))).expect("events");
+                sse.drain(|frame| received.push(Received::Event(frame.data.into_owned()))).expect("events");
             }
             if !message.is_done() {
-                return heard;
+                return received;
             }
             let body = std::mem::take(&mut self.body);
-            heard.push(match head.is_event_stream() {
-                true => Heard::End,
-                false => Heard::Answer { head, body },
+            received.push(match head.is_event_stream() {
+                true => Received::End,
+                false => Received::Response { head, body },
             });
             let again = message.restart(Side::Response, &mut self.body);
             again.expect("HTTP");
@@ -83,20 +82,20 @@ impl Line {
     }
 }
 
-fn messages(rx: &mut Vec<u8>) -> Vec<Heard> {
-    let mut heard = Vec::new();
-    while let Some((opcode, place)) = frame::front(rx) {
-        let payload = rx[place.clone()].to_vec();
-        rx.drain(..place.end);
+fn messages(rx: &mut Vec<u8>) -> Vec<Received> {
+    let mut received = Vec::new();
+    while let Some((opcode, range)) = frame::front(rx) {
+        let payload = rx[range.clone()].to_vec();
+        rx.drain(..range.end);
         match opcode {
-            1 => heard.push(Heard::Text(String::from_utf8(payload).expect("UTF-8"))),
+            1 => received.push(Received::Text(String::from_utf8(payload).expect("UTF-8"))),
             8 => {
                 let code = payload.first_chunk().expect("a code");
-                heard.push(Heard::Closed(u16::from_be_bytes(*code)));
+                received.push(Received::Closed(u16::from_be_bytes(*code)));
             }
             9 | 10 => {}
             other => panic!("opcode {other}"),
         }
     }
-    heard
+    received
 }

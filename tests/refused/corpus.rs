@@ -1,14 +1,14 @@
-//! The corpus: good requests of every dialect, and what is wrong with what is made of them. `tests/corpus/requests` holds the
-//! good ones, with a word for the kind of each member, and the special cases; from a word follows in which ways its member can
-//! be wrong, and what is still right.
+//! The corpus: valid requests of every dialect, and the requests with expected results that are derived from them. `tests/corpus/requests`
+//! has the valid requests, with a word for the kind of each member, and special cases; the kind determines the valid and invalid variants
+//! of the member.
 
-use crate::verdict::{Family, Fault};
-use crate::ways::ways;
+use crate::error_format::{Family, Fault};
+use crate::variants::variants;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// One dialect's file.
+/// The file of one dialect.
 #[derive(Deserialize)]
 pub struct Dialect {
     pub family: Family,
@@ -19,11 +19,11 @@ pub struct Dialect {
     pub accepted: Vec<Special>,
 }
 
-/// A request that is accepted as it stands.
+/// A valid request, from which others are derived.
 #[derive(Clone, Deserialize)]
 pub struct Base {
     pub name: String,
-    /// Method and target; nothing for messages on sockets.
+    /// Method and target; empty for messages on sockets.
     #[serde(default)]
     pub send: String,
     #[serde(default)]
@@ -31,32 +31,34 @@ pub struct Base {
     #[serde(default)]
     pub headers: Vec<String>,
     pub body: Option<Value>,
-    /// The task it is about, for `{task}` in it, and whose context `{context}` is.
+    /// The task that replaces `{task}` in the request, and whose context replaces `{context}`.
     #[serde(default)]
     pub task: String,
-    #[serde(default)]
-    pub does: Does,
-    /// Where its members are, `?` in front for those of the query, and of what kind each is.
+    #[serde(default, rename = "does")]
+    pub operation: Operation,
+    /// The path of each member, with a leading `?` for members of the query, and its kind.
     #[serde(default)]
     pub members: BTreeMap<String, String>,
-    /// Errors come as an event when the method is known.
+    /// Errors are sent as an event of a stream if the method is known.
     #[serde(default)]
     pub framed: bool,
 }
 
-/// What it does to its task.
+/// What the request does with its task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Does {
+pub enum Operation {
     #[default]
     Nothing,
-    Says,
+    #[serde(rename = "says")]
+    SendsMessage,
     Reads,
     Cancels,
-    Watches,
+    #[serde(rename = "watches")]
+    Subscribes,
 }
 
-/// A request that no rule makes.
+/// A special case: a request that is not derived from another.
 #[derive(Clone, Deserialize)]
 pub struct Special {
     pub name: String,
@@ -65,18 +67,18 @@ pub struct Special {
     #[serde(default)]
     pub headers: Vec<String>,
     pub body: Option<Value>,
-    /// Instead of a body: text that need not be JSON.
+    /// A body that need not be JSON, in place of `body`.
     pub raw: Option<String>,
     pub fault: Option<Fault>,
-    /// When it is another's than the file's.
+    /// The format of the error, if it is not that of the file.
     pub family: Option<Family>,
     #[serde(default)]
     pub id: Value,
 }
 
-/// A request that was made, and what is expected of it.
+/// A request and its expected result.
 #[derive(Clone, Debug)]
-pub struct Made {
+pub struct TestRequest {
     pub name: String,
     pub send: String,
     pub headers: Vec<String>,
@@ -91,7 +93,7 @@ pub enum Expected {
         family: Family,
         fault: Fault,
         id: Value,
-        /// The member that must be named.
+        /// The member that the error must name.
         member: Option<String>,
         framed: bool,
     },
@@ -102,29 +104,29 @@ pub fn read(text: &str) -> Dialect {
 }
 
 impl Dialect {
-    /// Everything that is made of its bases, and its special cases.
-    pub fn made(&self, over: Carrier) -> Vec<Made> {
-        let mut made = Vec::new();
+    /// All requests that are derived from the valid ones, and the special cases.
+    pub fn requests(&self, carrier: Carrier) -> Vec<TestRequest> {
+        let mut requests = Vec::new();
         for base in &self.bases {
-            let maker = Maker { family: self.family, base, over };
-            maker.members(&mut made);
-            maker.states(&mut made);
-            maker.bodies(&mut made);
-            maker.envelopes(&mut made);
-            maker.heads(&mut made);
+            let maker = RequestMaker { family: self.family, base, carrier };
+            maker.members(&mut requests);
+            maker.states(&mut requests);
+            maker.bodies(&mut requests);
+            maker.envelopes(&mut requests);
+            maker.heads(&mut requests);
         }
-        // Special cases over HTTP are about HTTP.
+        // The special cases of a dialect over HTTP test HTTP itself.
         let specials = self.refused.iter().chain(&self.accepted);
-        if over == Carrier::Http || self.bases.iter().all(|base| base.send.is_empty()) {
-            made.extend(specials.map(|special| self.special(special)));
+        if carrier == Carrier::Http || self.bases.iter().all(|base| base.send.is_empty()) {
+            requests.extend(specials.map(|special| self.special(special)));
         }
-        made
+        requests
     }
 
-    fn special(&self, special: &Special) -> Made {
+    fn special(&self, special: &Special) -> TestRequest {
         let raw = special.raw.clone();
         let body = raw.or_else(|| special.body.as_ref().map(Value::to_string));
-        Made {
+        TestRequest {
             name: special.name.clone(),
             send: special.send.clone(),
             headers: special.headers.clone(),
@@ -143,35 +145,35 @@ impl Dialect {
     }
 }
 
-/// What requests come over.
+/// How requests are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
     Http,
     Socket,
 }
 
-/// Makes requests of one base.
-struct Maker<'a> {
+/// Derives requests from a valid one.
+struct RequestMaker<'a> {
     family: Family,
     base: &'a Base,
-    over: Carrier,
+    carrier: Carrier,
 }
 
-impl Maker<'_> {
-    fn made(&self, what: &str, base: &Base, expected: Expected) -> Made {
+impl RequestMaker<'_> {
+    fn request(&self, what: &str, base: &Base, expected: Expected) -> TestRequest {
         let mut send = base.send.clone();
         for (i, (name, value)) in base.query.iter().enumerate() {
             send += if i == 0 { "?" } else { "&" };
             send += &format!("{name}={value}");
         }
-        let about = |text: String| {
+        let fill = |text: String| {
             let text = text.replace("{task}", &base.task);
             text.replace("{context}", &format!("{}_context", base.task))
         };
-        let body = base.body.as_ref().map(|body| about(body.to_string()));
-        Made {
+        let body = base.body.as_ref().map(|body| fill(body.to_string()));
+        TestRequest {
             name: format!("{}: {what}", base.name),
-            send: about(send),
+            send: fill(send),
             headers: base.headers.clone(),
             body: body.map(String::into_bytes),
             expected,
@@ -181,7 +183,7 @@ impl Maker<'_> {
     fn refusal(&self, fault: Fault) -> Expected {
         let id = self.base.body.as_ref().map(|body| body["id"].clone());
         let id = match self.family {
-            Family::Rpc03 | Family::Rpc10 | Family::Own => id.unwrap_or_default(),
+            Family::Rpc03 | Family::Rpc10 | Family::Native => id.unwrap_or_default(),
             Family::Rest03 | Family::Rest10 | Family::Gemini => Value::Null,
         };
         Expected::Refusal {
@@ -189,61 +191,61 @@ impl Maker<'_> {
             fault,
             id,
             member: None,
-            framed: self.base.framed && self.over == Carrier::Http,
+            framed: self.base.framed && self.carrier == Carrier::Http,
         }
     }
 
-    /// Refused before anything of the request was understood.
-    fn early(&self, family: Family, fault: Fault) -> Expected {
+    /// The refusal of a request of which the server has not read the id.
+    fn refusal_without_id(&self, family: Family, fault: Fault) -> Expected {
         Expected::Refusal { family, fault, id: Value::Null, member: None, framed: false }
     }
 
-    /// Each member in every way that its kind can be wrong or is still right.
-    fn members(&self, made: &mut Vec<Made>) {
-        made.push(self.made("as it is", self.base, Expected::Success));
+    /// The request itself, and each member in all variants of its kind.
+    fn members(&self, requests: &mut Vec<TestRequest>) {
+        requests.push(self.request("as it is", self.base, Expected::Success));
         for (path, kind) in &self.base.members {
-            for way in ways(kind) {
+            for variant in variants(kind) {
                 let mut base = self.base.clone();
                 match path.strip_prefix('?') {
-                    Some(name) => match &way.value {
+                    Some(name) => match &variant.value {
                         None => drop(base.query.remove(name)),
                         Some(value) => {
                             let text = value.as_str().expect("a query is text");
                             base.query.insert(name.to_owned(), text.to_owned());
                         }
                     },
-                    None => edit(base.body.as_mut().expect("a body"), path, &way.value),
+                    None => edit(base.body.as_mut().expect("a body"), path, &variant.value),
                 }
-                let shown = way.value.as_ref().map_or("gone".into(), Value::to_string);
-                let shown: String = shown.chars().take(60).collect();
-                let expected = match way.fault {
+                let value = variant.value.as_ref().map_or("gone".into(), Value::to_string);
+                let value: String = value.chars().take(60).collect();
+                let expected = match variant.fault {
                     None => Expected::Success,
                     Some(fault) => {
                         let mut refusal = self.refusal(fault);
                         if let Expected::Refusal { member, .. } = &mut refusal {
                             let name = path.rsplit(['.', '?']).next().unwrap_or(path);
-                            *member = way.named.then(|| name.to_owned());
+                            *member = variant.named.then(|| name.to_owned());
                         }
                         refusal
                     }
                 };
-                made.push(self.made(&format!("{path} {shown}"), &base, expected));
+                requests.push(self.request(&format!("{path} {value}"), &base, expected));
             }
         }
     }
 
-    /// Other tasks: nobody's, somebody else's, ones that are over; and a context of another.
-    fn states(&self, made: &mut Vec<Made>) {
+    /// The request with other tasks: an unknown one, one of another client, tasks that have ended; and with the context of another task.
+    fn states(&self, requests: &mut Vec<TestRequest>) {
         if self.base.task.is_empty() {
             return;
         }
         let new = matches!(self.family, Family::Rpc10 | Family::Rest10);
-        let late = |task: &str| match (self.base.does, task) {
-            (Does::Says, _) => Some(Fault::Over),
-            (Does::Cancels, "$canceled") if new => None,
-            (Does::Cancels, _) => Some(Fault::NotCancelable),
-            (Does::Watches, _) if new => Some(Fault::Unsupported),
-            (Does::Watches | Does::Reads | Does::Nothing, _) => None,
+        let late = |task: &str| match (self.base.operation, task) {
+            (Operation::SendsMessage, _) => Some(Fault::Over),
+            (Operation::Cancels, "$canceled") if new => None,
+            (Operation::Cancels, _) => Some(Fault::NotCancelable),
+            (Operation::Subscribes, _) if new => Some(Fault::Unsupported),
+            (Operation::Subscribes | Operation::Reads | Operation::Nothing, _) => None,
         };
         for (task, fault) in [
             ("t-nobody", Some(Fault::NoTask)),
@@ -254,7 +256,7 @@ impl Maker<'_> {
         ] {
             let base = Base { task: task.into(), ..self.base.clone() };
             let expected = fault.map_or(Expected::Success, |fault| self.refusal(fault));
-            made.push(self.made(&format!("the task {task}"), &base, expected));
+            requests.push(self.request(&format!("the task {task}"), &base, expected));
         }
         let Some(body) = &self.base.body else {
             return;
@@ -263,7 +265,7 @@ impl Maker<'_> {
         if text.contains("{context}") {
             let text = text.replace("{context}", "$other_context");
             let base = Base { body: Some(serde_json::from_str(&text).expect("JSON")), ..self.base.clone() };
-            // There the task decides, because clients make contexts up.
+            // REST 0.3 ignores the context, because its clients send one that they have made up.
             let tolerated = self.family == Family::Rest03;
             let mut expected = match tolerated {
                 true => Expected::Success,
@@ -272,48 +274,48 @@ impl Maker<'_> {
             if let Expected::Refusal { member, .. } = &mut expected {
                 *member = Some("context".into());
             }
-            made.push(self.made("the context of another", &base, expected));
+            requests.push(self.request("the context of another", &base, expected));
         }
     }
 
-    /// Bodies that are no request, whatever they were meant to be.
-    fn bodies(&self, made: &mut Vec<Made>) {
+    /// Bodies that are not a JSON object or not JSON, and one with an unknown member, which is valid.
+    fn bodies(&self, requests: &mut Vec<TestRequest>) {
         let Some(body) = &self.base.body else {
             return;
         };
         let text = body.to_string();
         let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
-        let parse = |what: &str, body: Vec<u8>| Made {
+        let parse = |what: &str, body: Vec<u8>| TestRequest {
             body: Some(body),
-            ..self.made(what, self.base, self.early(self.family(), Fault::Parse))
+            ..self.request(what, self.base, self.refusal_without_id(self.early_family(), Fault::Parse))
         };
-        made.push(parse("cut off", text.as_bytes()[..text.len() - 1].to_vec()));
-        made.push(parse("twice", format!("{text} {text}").into_bytes()));
-        made.push(parse("no JSON", b"go on".to_vec()));
-        made.push(parse("nested deeply", deep.into_bytes()));
-        made.push(parse("half a character", br#"{"x":"\ud800"}"#.to_vec()));
-        made.push(parse("a number without end", br#"{"x":1e999}"#.to_vec()));
-        if self.over == Carrier::Http {
-            made.push(parse("no UTF-8", b"{\"x\":\"\xff\xfe\"}".to_vec()));
+        requests.push(parse("cut off", text.as_bytes()[..text.len() - 1].to_vec()));
+        requests.push(parse("twice", format!("{text} {text}").into_bytes()));
+        requests.push(parse("no JSON", b"go on".to_vec()));
+        requests.push(parse("nested deeply", deep.into_bytes()));
+        requests.push(parse("half a character", br#"{"x":"\ud800"}"#.to_vec()));
+        requests.push(parse("a number without end", br#"{"x":1e999}"#.to_vec()));
+        if self.carrier == Carrier::Http {
+            requests.push(parse("no UTF-8", b"{\"x\":\"\xff\xfe\"}".to_vec()));
         }
         let fault = match self.family {
-            Family::Rpc03 | Family::Rpc10 | Family::Own => Fault::Invalid,
+            Family::Rpc03 | Family::Rpc10 | Family::Native => Fault::Invalid,
             Family::Rest03 | Family::Rest10 | Family::Gemini => Fault::Params,
         };
         for wrong in [json!([body]), json!(7), json!([])] {
             let base = Base { body: Some(wrong.clone()), ..self.base.clone() };
-            let shown: String = wrong.to_string().chars().take(20).collect();
-            let expected = self.early(self.family(), fault);
-            made.push(self.made(&format!("{shown} for a body"), &base, expected));
+            let text: String = wrong.to_string().chars().take(20).collect();
+            let expected = self.refusal_without_id(self.early_family(), fault);
+            requests.push(self.request(&format!("{text} for a body"), &base, expected));
         }
         let mut base = self.base.clone();
-        let surprise = json!({"deep": [{"x": 1}, null, "\u{0}"]});
-        edit(base.body.as_mut().expect("a body"), "surprise", &Some(surprise));
-        made.push(self.made("a member that nobody knows", &base, Expected::Success));
+        let unknown = json!({"deep": [{"x": 1}, null, "\u{0}"]});
+        edit(base.body.as_mut().expect("a body"), "surprise", &Some(unknown));
+        requests.push(self.request("an unknown member", &base, Expected::Success));
     }
 
-    /// What JSON-RPC and our own dialect have around a request.
-    fn envelopes(&self, made: &mut Vec<Made>) {
+    /// The members of the envelope of JSON-RPC and of the native dialect, in all variants of their kinds.
+    fn envelopes(&self, requests: &mut Vec<TestRequest>) {
         let params = match self.base.members.contains_key("params") {
             true => "rpc-params",
             false => "rpc-no-params",
@@ -322,64 +324,64 @@ impl Maker<'_> {
             Family::Rpc03 | Family::Rpc10 => {
                 vec![("jsonrpc", "jsonrpc"), ("method", "method"), ("id", "rpc-id"), ("params", params)]
             }
-            Family::Own => vec![("id", "own-id"), ("call", "own-call")],
+            Family::Native => vec![("id", "own-id"), ("call", "own-call")],
             Family::Rest03 | Family::Rest10 | Family::Gemini => return,
         };
         for (member, kind) in members {
-            for way in ways(kind) {
-                // Over a socket a request without an id that succeeds is answered with nothing.
-                if member == "id" && way.value.is_none() {
+            for variant in variants(kind) {
+                // Over a socket, a request without an id gets no response if it succeeds.
+                if member == "id" && variant.value.is_none() {
                     continue;
                 }
                 let mut base = self.base.clone();
-                edit(base.body.as_mut().expect("a body"), member, &way.value);
-                let expected = way.fault.map(|fault| self.outer(member, fault));
-                let shown = way.value.map_or("gone".into(), |value| value.to_string());
+                edit(base.body.as_mut().expect("a body"), member, &variant.value);
+                let expected = variant.fault.map(|fault| self.envelope_refusal(member, fault));
+                let value = variant.value.map_or("gone".into(), |value| value.to_string());
                 let expected = expected.unwrap_or(Expected::Success);
-                made.push(self.made(&format!("{member} {shown}"), &base, expected));
+                requests.push(self.request(&format!("{member} {value}"), &base, expected));
             }
         }
     }
 
-    /// The refusal of a request with a wrong member around it.
-    fn outer(&self, member: &str, fault: Fault) -> Expected {
+    /// The refusal of a request with an invalid member of the envelope.
+    fn envelope_refusal(&self, member: &str, fault: Fault) -> Expected {
         let id = self.base.body.as_ref().map(|body| body["id"].clone());
         Expected::Refusal {
-            // Without a version in the head, the method says which it is.
+            // Without a version in the header fields, the method determines the version.
             family: match fault {
-                Fault::Invalid | Fault::Method => self.family(),
+                Fault::Invalid | Fault::Method => self.early_family(),
                 _ => self.family,
             },
             fault,
-            // An id of no such type is none.
+            // An id of an invalid type counts as no id.
             id: id.filter(|_| member != "id").unwrap_or_default(),
             member: None,
-            framed: member == "params" && self.base.framed && self.over == Carrier::Http,
+            framed: member == "params" && self.base.framed && self.carrier == Carrier::Http,
         }
     }
 
-    /// The family that a request is answered in before its method is known.
-    fn family(&self) -> Family {
-        match (self.family, self.over) {
+    /// The family of errors before the method is known.
+    fn early_family(&self) -> Family {
+        match (self.family, self.carrier) {
             (Family::Rpc10, Carrier::Http) => Family::Rpc03,
             (family, _) => family,
         }
     }
 
-    /// What can be wrong before the body: method, type, version.
-    fn heads(&self, made: &mut Vec<Made>) {
-        if self.over == Carrier::Socket {
+    /// The request with a wrong HTTP method, content type or version.
+    fn heads(&self, requests: &mut Vec<TestRequest>) {
+        if self.carrier == Carrier::Socket {
             return;
         }
         let (_, target) = self.base.send.split_once(' ').expect("a method");
         for method in ["PUT", "PATCH", "OPTIONS"] {
             let base = Base { send: format!("{method} {target}"), ..self.base.clone() };
-            let family = self.family();
-            // Two paths were the task server's first.
+            let family = self.early_family();
+            // Two paths also belong to the Gemini endpoints, whose error format they have.
             let gemini = family == Family::Rest10 && matches!(target, "/tasks" | "/tasks/{task}");
             let family = if gemini { Family::Gemini } else { family };
-            let expected = self.early(family, Fault::NotAllowed);
-            made.push(self.made(method, &base, expected));
+            let expected = self.refusal_without_id(family, Fault::NotAllowed);
+            requests.push(self.request(method, &base, expected));
         }
         let with = |header: &str| {
             let mut base = self.base.clone();
@@ -393,9 +395,9 @@ impl Maker<'_> {
                 let base = with(&format!("Content-Type: {media}"));
                 let mut expected = self.refusal(Fault::ContentType);
                 if let Expected::Refusal { framed, family, .. } = &mut expected {
-                    (*framed, *family) = (false, self.family());
+                    (*framed, *family) = (false, self.early_family());
                 }
-                made.push(self.made(media, &base, expected));
+                requests.push(self.request(media, &base, expected));
             }
         }
         for version in ["9.9", "0.2", "1.1", "zero"] {
@@ -405,12 +407,13 @@ impl Maker<'_> {
                 *family = match self.family {
                     Family::Rpc03 | Family::Rpc10 => Family::Rpc10,
                     Family::Rest03 | Family::Rest10 => Family::Rest10,
-                    Family::Gemini | Family::Own => return,
+                    Family::Gemini | Family::Native => return,
                 };
             }
             let base = with(&format!("A2A-Version: {version}"));
-            made.push(self.made(&format!("version {version}"), &base, expected));
+            requests.push(self.request(&format!("version {version}"), &base, expected));
         }
+        // Methods for commands exist in both versions.
         let both = self.base.name.starts_with("command");
         let (version, family) = match self.family {
             Family::Rpc03 if !both => ("1.0", Family::Rpc10),
@@ -424,21 +427,21 @@ impl Maker<'_> {
             let streams = base.headers.iter().any(|header| header.contains("event-stream"));
             *framed = streams && family == Family::Rpc03;
         }
-        made.push(self.made("the other version", &base, expected));
+        requests.push(self.request("the other version", &base, expected));
     }
 }
 
-/// Puts a value at a place in JSON, or takes what is there away.
+/// Sets a member of a JSON value, or removes it.
 pub fn edit(body: &mut Value, path: &str, value: &Option<Value>) {
     let (above, name) = path.rsplit_once('.').unwrap_or(("", path));
-    let mut place = body;
+    let mut parent = body;
     for step in above.split('.').filter(|step| !step.is_empty()) {
-        place = match step.parse::<usize>() {
-            Ok(i) => &mut place[i],
-            Err(_) => &mut place[step],
+        parent = match step.parse::<usize>() {
+            Ok(i) => &mut parent[i],
+            Err(_) => &mut parent[step],
         };
     }
-    let members = place.as_object_mut();
+    let members = parent.as_object_mut();
     let members = members.unwrap_or_else(|| panic!("{path} is in no object"));
     match value {
         Some(value) => drop(members.insert(name.to_owned(), value.clone())),

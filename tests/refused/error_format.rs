@@ -1,11 +1,11 @@
-//! What a refusal looks like in each family of dialects. Written down from the protocols, apart from the server's own table, so
-//! that the two can disagree.
+//! The errors of each family of dialects: codes, statuses and format. This table is written from the protocols and does not use the table
+//! of the server, so that a mistake in either is found.
 
 use crate::http::Head;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// How errors look.
+/// A family of dialects with the same format of errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Family {
@@ -15,8 +15,9 @@ pub enum Family {
     Rest10,
     /// `{"error": text}`.
     Gemini,
-    /// Our own dialect.
-    Own,
+    /// The native dialect.
+    #[serde(rename = "own")]
+    Native,
 }
 
 /// What is wrong with a request.
@@ -36,15 +37,16 @@ pub enum Fault {
     Version,
     NotPending,
     UnknownOption,
-    /// The path, and its method.
+    /// There is no such path.
     NoPath,
+    /// The path does not have this method.
     NotAllowed,
     NoUpgrade,
     TooLarge,
     Forbidden,
 }
 
-/// Code, name in 0.3, class, reason; HTTP status around JSON-RPC, of REST, of the Gemini endpoints.
+/// Code, name in 0.3, class, reason; HTTP status of JSON-RPC, of REST, of the Gemini endpoints.
 type Row = (i64, &'static str, &'static str, &'static str, u16, u16, u16);
 
 impl Fault {
@@ -84,62 +86,62 @@ impl Fault {
         }
     }
 
-    /// The HTTP status around it.
+    /// The HTTP status of the response.
     pub fn status(self, family: Family) -> u16 {
         let (.., rpc, rest, gemini) = self.row(family);
         match family {
             Family::Rpc03 | Family::Rpc10 => rpc,
             Family::Rest03 | Family::Rest10 => rest,
             Family::Gemini => gemini,
-            Family::Own => panic!("this dialect has no HTTP"),
+            Family::Native => panic!("this dialect has no HTTP"),
         }
     }
 
-    /// The header that some answers must have.
+    /// The header field that the response must have.
     pub fn header(self) -> Option<&'static str> {
         (self == Fault::NotAllowed).then_some("allow")
     }
 }
 
-/// Looks at the body of a refusal: everything in it is as the family has it, and beyond the expected there is nothing. Gives
-/// all that is told to people and programs about the place that is wrong.
-pub fn judge(family: Family, fault: Fault, id: &Value, body: &[u8]) -> Result<String, String> {
+/// Checks the body of an error: it has exactly the expected members, with the expected values. Returns the message and the details, which
+/// may name the invalid member.
+pub fn check(family: Family, fault: Fault, id: &Value, body: &[u8]) -> Result<String, String> {
     let body: Value = serde_json::from_slice(body).map_err(|error| format!("no JSON: {error}"))?;
     let (code, name, class, reason, ..) = fault.row(family);
     let mut rest = body.clone();
-    let mut told = String::new();
+    let mut text = String::new();
     let mut take = |pointer: &str| {
         let found = rest.pointer_mut(pointer).map(Value::take);
-        told += &found.as_ref().map(Value::to_string).unwrap_or_default();
+        text += &found.as_ref().map(Value::to_string).unwrap_or_default();
         found
     };
     let message = match family {
-        Family::Rpc03 | Family::Rpc10 | Family::Own => take("/error/message"),
+        Family::Rpc03 | Family::Rpc10 | Family::Native => take("/error/message"),
         Family::Rest03 => take("/message"),
         Family::Rest10 => take("/error/message"),
         Family::Gemini => take("/error"),
     };
     if message.as_ref().and_then(Value::as_str).is_none_or(|text| text.is_empty()) {
-        return Err(format!("nothing is said in {body}"));
+        return Err(format!("there is no message in {body}"));
     }
-    // Beyond the reason, what it is about is for each fault to say.
-    let facts = match family {
+    // Only the reason in the details is checked; the rest depends on the fault.
+    let details = match family {
         Family::Rpc03 => take("/error/data"),
         Family::Rest03 => take("/data"),
         Family::Rpc10 => take("/error/data"),
         Family::Rest10 => take("/error/details"),
-        Family::Gemini | Family::Own => None,
+        Family::Gemini | Family::Native => None,
     };
-    let said = match (family, &facts) {
-        (Family::Rpc03 | Family::Rest03, Some(facts)) => facts["reason"].clone(),
-        (Family::Rpc10 | Family::Rest10, Some(facts)) => {
-            typed(facts)?;
-            facts[0]["reason"].clone()
+    let found = match (family, &details) {
+        (Family::Rpc03 | Family::Rest03, Some(details)) => details["reason"].clone(),
+        (Family::Rpc10 | Family::Rest10, Some(details)) => {
+            check_details(details)?;
+            details[0]["reason"].clone()
         }
         _ => json!(reason),
     };
-    if said != reason {
-        return Err(format!("the reason is {said}, not {reason}: {body}"));
+    if found != reason {
+        return Err(format!("the reason is {found}, not {reason}: {body}"));
     }
     let status = fault.row(family).5;
     let expected = match family {
@@ -152,33 +154,33 @@ pub fn judge(family: Family, fault: Fault, id: &Value, body: &[u8]) -> Result<St
             json!({"error": {"code": status, "status": class, "message": null, "details": null}})
         }
         Family::Gemini => json!({ "error": null }),
-        Family::Own => json!({"id": id, "error": {"reason": reason, "message": null}}),
+        Family::Native => json!({"id": id, "error": {"reason": reason, "message": null}}),
     };
     match rest == expected {
-        true => Ok(told),
+        true => Ok(text),
         false => Err(format!("{rest} instead of {expected}")),
     }
 }
 
-/// Details of 1.0: each says its type, and the first is the one that says the reason.
-fn typed(details: &Value) -> Result<(), String> {
+/// Checks the details of 1.0: the first has the reason, and a second may name the invalid member.
+fn check_details(details: &Value) -> Result<(), String> {
     let kinds: Vec<&str> =
         details.as_array().into_iter().flatten().filter_map(|detail| detail["@type"].as_str()).collect();
     let info = "type.googleapis.com/google.rpc.ErrorInfo";
-    let place = "type.googleapis.com/google.rpc.BadRequest";
+    let bad_request = "type.googleapis.com/google.rpc.BadRequest";
     let domain = &details[0]["domain"];
     match kinds.as_slice() {
         [first] if *first == info && domain == "a2a-protocol.org" => Ok(()),
-        [first, second] if (*first, *second) == (info, place) && domain == "a2a-protocol.org" => {
+        [first, second] if (*first, *second) == (info, bad_request) && domain == "a2a-protocol.org" => {
             let violation = &details[1]["fieldViolations"][0];
-            let whole = violation["field"].is_string() && violation["description"].is_string();
-            whole.then_some(()).ok_or(format!("no place in {details}"))
+            let complete = violation["field"].is_string() && violation["description"].is_string();
+            complete.then_some(()).ok_or(format!("no field in {details}"))
         }
         _ => Err(format!("details of another kind: {details}")),
     }
 }
 
-/// Whether an answer is one of the family, whatever it says.
+/// Whether a response has the format of the family.
 pub fn is_of(family: Family, head: &Head, body: &[u8]) -> bool {
     if matches!(head.status(), 204 | 304) {
         return body.is_empty();
@@ -186,18 +188,18 @@ pub fn is_of(family: Family, head: &Head, body: &[u8]) -> bool {
     let Ok(body) = serde_json::from_slice::<Value>(body) else {
         return false;
     };
-    let fine = head.status() < 300;
+    let succeeded = head.status() < 300;
     match family {
         Family::Rpc03 | Family::Rpc10 => is_rpc(&body),
-        Family::Rest03 | Family::Rest10 if fine => true,
+        Family::Rest03 | Family::Rest10 if succeeded => true,
         Family::Rest03 => body["code"].is_i64() && body["type"] == body["error"],
         Family::Rest10 => body["error"]["code"] == head.status() && body["error"]["status"].is_string(),
-        Family::Gemini => fine || body["error"].is_string(),
-        Family::Own => false,
+        Family::Gemini => succeeded || body["error"].is_string(),
+        Family::Native => false,
     }
 }
 
-/// A result or an error in its envelope.
+/// Whether a body is a JSON-RPC response with a result or an error.
 pub fn is_rpc(body: &Value) -> bool {
     let either = body.get("result").is_some() != body["error"]["code"].is_i64();
     body["jsonrpc"] == "2.0" && body.get("id").is_some() && either

@@ -1,38 +1,42 @@
-//! Answers to questions about tool calls that must not count, in each of the five spellings, wherever a dialect has a place for
-//! them: to a call that does not exist, that was answered already, that waits in another task, in somebody else's, or with an
-//! option that is not on offer. And objects that are meant as answers but cannot be read as such: taken for prompts they would
-//! set the agent to work.
+//! Answers to questions about tool calls that must be refused, in each of the five formats, at every path that accepts answers: to a call
+//! that does not exist, that was already answered, or that waits in another task or in a task of another client, and with an unknown
+//! option. Also objects that look like answers but are invalid: as prompts they would start a turn.
 
-use crate::corpus::{Expected, Made};
-use crate::send::Door;
-use crate::verdict::{Family, Fault};
+use crate::corpus::{Expected, TestRequest};
+use crate::error_format::{Family, Fault};
+use crate::send::EntryPoint;
 use serde_json::{Value, json};
 
-/// How an answer is spelled. The last one has no word for the option.
+/// The format of an answer. The last one cannot name an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Spelling {
+enum AnswerFormat {
     Devtool,
     DevtoolCamel,
     Coder,
     Session,
-    Kebab,
+    MessageStream,
 }
 
-impl Spelling {
-    const ALL: [Spelling; 5] =
-        [Spelling::Devtool, Spelling::DevtoolCamel, Spelling::Coder, Spelling::Session, Spelling::Kebab];
+impl AnswerFormat {
+    const ALL: [AnswerFormat; 5] = [
+        AnswerFormat::Devtool,
+        AnswerFormat::DevtoolCamel,
+        AnswerFormat::Coder,
+        AnswerFormat::Session,
+        AnswerFormat::MessageStream,
+    ];
 
     /// The members that name the call and the decision.
     fn members(self) -> (&'static str, &'static str) {
         match self {
-            Spelling::Devtool | Spelling::Session => ("tool_call_id", "selected_option_id"),
-            Spelling::DevtoolCamel => ("toolCallId", "selectedOptionId"),
-            Spelling::Coder => ("callId", "outcome"),
-            Spelling::Kebab => ("toolCallId", "approved"),
+            AnswerFormat::Devtool | AnswerFormat::Session => ("tool_call_id", "selected_option_id"),
+            AnswerFormat::DevtoolCamel => ("toolCallId", "selectedOptionId"),
+            AnswerFormat::Coder => ("callId", "outcome"),
+            AnswerFormat::MessageStream => ("toolCallId", "approved"),
         }
     }
 
-    /// An answer of which one member is of another type, and that member.
+    /// Answers with one member of a wrong type, and the name of that member.
     fn malformed(self) -> Vec<(Value, &'static str)> {
         let (call, decision) = self.members();
         let mut wrong = vec![
@@ -43,14 +47,14 @@ impl Spelling {
             (call, json!(["$waiting_call"])),
         ];
         match self {
-            Spelling::Devtool | Spelling::Session => {
+            AnswerFormat::Devtool | AnswerFormat::Session => {
                 wrong.push(("file_details", json!("forged")));
                 wrong.push((decision, json!(true)));
                 wrong.push((decision, json!(null)));
             }
-            Spelling::DevtoolCamel => wrong.push(("fileDetails", json!(["forged"]))),
-            Spelling::Coder => wrong.push(("newContent", json!({"text": "forged"}))),
-            Spelling::Kebab => wrong.push((decision, json!("yes"))),
+            AnswerFormat::DevtoolCamel => wrong.push(("fileDetails", json!(["forged"]))),
+            AnswerFormat::Coder => wrong.push(("newContent", json!({"text": "forged"}))),
+            AnswerFormat::MessageStream => wrong.push((decision, json!("yes"))),
         }
         let make = |(member, value): (&'static str, Value)| {
             let mut answer = self.write("$waiting_call", "proceed_once");
@@ -62,19 +66,19 @@ impl Spelling {
 
     fn write(self, call: &str, option: &str) -> Value {
         match self {
-            Spelling::Devtool => json!({"tool_call_id": call, "selected_option_id": option}),
-            Spelling::DevtoolCamel => json!({"toolCallId": call, "selectedOptionId": option}),
-            Spelling::Coder => json!({"callId": call, "outcome": option, "newContent": "forged"}),
-            Spelling::Session => json!({"kind": "TOOL_CALL_CONFIRMATION", "tool_call_id": call,
+            AnswerFormat::Devtool => json!({"tool_call_id": call, "selected_option_id": option}),
+            AnswerFormat::DevtoolCamel => json!({"toolCallId": call, "selectedOptionId": option}),
+            AnswerFormat::Coder => json!({"callId": call, "outcome": option, "newContent": "forged"}),
+            AnswerFormat::Session => json!({"kind": "TOOL_CALL_CONFIRMATION", "tool_call_id": call,
                 "selected_option_id": option}),
-            Spelling::Kebab => {
+            AnswerFormat::MessageStream => {
                 json!({"kind": "tool-call-confirmation", "toolCallId": call, "approved": option != "cancel"})
             }
         }
     }
 }
 
-/// Where an answer is put.
+/// The requests that may contain an answer.
 #[derive(Clone, Copy, Debug)]
 enum AnswerPath {
     Rpc03,
@@ -83,15 +87,15 @@ enum AnswerPath {
     Rest03,
     Rest03Kind,
     Rest10,
-    Kebab,
-    Snake,
+    MessageStream,
+    ExecuteStream,
     SessionSse,
     SocketSession,
     SocketBare,
     SocketRpc03,
     SocketRpc10,
-    SocketOwn,
-    SocketOwnAnswer,
+    SocketNative,
+    SocketNativeAnswer,
 }
 
 impl AnswerPath {
@@ -102,24 +106,24 @@ impl AnswerPath {
         AnswerPath::Rest03,
         AnswerPath::Rest03Kind,
         AnswerPath::Rest10,
-        AnswerPath::Kebab,
-        AnswerPath::Snake,
+        AnswerPath::MessageStream,
+        AnswerPath::ExecuteStream,
         AnswerPath::SessionSse,
         AnswerPath::SocketSession,
         AnswerPath::SocketBare,
         AnswerPath::SocketRpc03,
         AnswerPath::SocketRpc10,
-        AnswerPath::SocketOwn,
-        AnswerPath::SocketOwnAnswer,
+        AnswerPath::SocketNative,
+        AnswerPath::SocketNativeAnswer,
     ];
 
-    fn door(self) -> Door {
+    fn entry(self) -> EntryPoint {
         match self {
-            AnswerPath::SocketSession | AnswerPath::SocketBare => Door::Session,
-            AnswerPath::SocketRpc03 => Door::Rpc03,
-            AnswerPath::SocketRpc10 => Door::Rpc10,
-            AnswerPath::SocketOwn | AnswerPath::SocketOwnAnswer => Door::Own,
-            _ => Door::Http,
+            AnswerPath::SocketSession | AnswerPath::SocketBare => EntryPoint::Session,
+            AnswerPath::SocketRpc03 => EntryPoint::Rpc03,
+            AnswerPath::SocketRpc10 => EntryPoint::Rpc10,
+            AnswerPath::SocketNative | AnswerPath::SocketNativeAnswer => EntryPoint::Native,
+            _ => EntryPoint::Http,
         }
     }
 
@@ -133,12 +137,12 @@ impl AnswerPath {
             AnswerPath::Rpc10 | AnswerPath::SocketRpc10 => Family::Rpc10,
             AnswerPath::Rest03 | AnswerPath::Rest03Kind => Family::Rest03,
             AnswerPath::Rest10 => Family::Rest10,
-            AnswerPath::Kebab | AnswerPath::Snake | AnswerPath::SessionSse => Family::Gemini,
-            AnswerPath::SocketOwn | AnswerPath::SocketOwnAnswer => Family::Own,
+            AnswerPath::MessageStream | AnswerPath::ExecuteStream | AnswerPath::SessionSse => Family::Gemini,
+            AnswerPath::SocketNative | AnswerPath::SocketNativeAnswer => Family::Native,
         }
     }
 
-    /// Method, target, headers and body that say `answer` to `task`.
+    /// The method and target, the headers and the body of a request that sends `answer` to `task`.
     fn write(self, task: &str, answer: Value) -> (String, Vec<String>, Value) {
         let old = |answer: Value| {
             json!({"role": "user", "messageId": "m", "taskId": task,
@@ -168,8 +172,8 @@ impl AnswerPath {
                 let message = proto("parts", json!({"data": answer}));
                 ("POST /message:send".into(), vec!["A2A-Version: 1.0".to_owned()], json!({"message": message}))
             }
-            AnswerPath::Kebab => post("/message/stream", json!({"taskId": task, "userMessage": answer})),
-            AnswerPath::Snake => post(&format!("/tasks/{task}/execute"), json!({"confirmation": answer})),
+            AnswerPath::MessageStream => post("/message/stream", json!({"taskId": task, "userMessage": answer})),
+            AnswerPath::ExecuteStream => post(&format!("/tasks/{task}/execute"), json!({"confirmation": answer})),
             AnswerPath::SessionSse => {
                 let body = json!({"message": {"content": {"data": answer}}});
                 post(&format!("/tasks/{task}/messages/stream"), body)
@@ -186,12 +190,12 @@ impl AnswerPath {
             }
             AnswerPath::SocketRpc03 => post("/", rpc("message/send", old(answer))),
             AnswerPath::SocketRpc10 => post("/", rpc("SendMessage", proto("parts", json!({"data": answer})))),
-            AnswerPath::SocketOwn => {
+            AnswerPath::SocketNative => {
                 let message = json!({"id": "m", "role": "user", "parts": [{"content": {"data": answer}}]});
                 let say = json!({"task": task, "message": message});
                 post("/", json!({"id": "q", "call": {"say": say}}))
             }
-            AnswerPath::SocketOwnAnswer => {
+            AnswerPath::SocketNativeAnswer => {
                 let answer = json!({"task": task, "call": answer["tool_call_id"],
                     "option": answer["selected_option_id"]});
                 post("/", json!({"id": "q", "call": {"answer": answer}}))
@@ -206,77 +210,77 @@ fn rpc(method: &str, message: Value) -> Value {
         {"message": message, "configuration": {"blocking": false, "returnImmediately": true}}})
 }
 
-/// What is forged: the task it goes to, the call it is about, the option it takes, and what is wrong with that.
+/// The forged answers: a description, the task, the call, the option, and the fault.
 const FORGERIES: [(&str, &str, &str, &str, Fault); 9] = [
-    ("to nobody's call", "$waiting", "nonsense", "proceed_once", Fault::NotPending),
-    ("to a call without a name", "$waiting", "", "proceed_once", Fault::NotPending),
-    ("to one answered already", "$working", "$working_call", "proceed_once", Fault::NotPending),
+    ("to an unknown call", "$waiting", "nonsense", "proceed_once", Fault::NotPending),
+    ("to a call without an id", "$waiting", "", "proceed_once", Fault::NotPending),
+    ("to a call that was already answered", "$working", "$working_call", "proceed_once", Fault::NotPending),
     ("to a call of another task", "$waiting", "$other_call", "proceed_once", Fault::NotPending),
-    ("to a stranger's call", "$waiting", "$foreign_call", "proceed_once", Fault::NotPending),
-    ("to a stranger's task", "$foreign", "$foreign_call", "proceed_once", Fault::NoTask),
-    ("to one that asks nothing", "$idle", "$waiting_call", "cancel", Fault::NotPending),
-    ("to one that is over", "$canceled", "$waiting_call", "proceed_once", Fault::Over),
+    ("to a call of another client", "$waiting", "$foreign_call", "proceed_once", Fault::NotPending),
+    ("to a task of another client", "$foreign", "$foreign_call", "proceed_once", Fault::NoTask),
+    ("to a task without an open question", "$idle", "$waiting_call", "cancel", Fault::NotPending),
+    ("to a task that has ended", "$canceled", "$waiting_call", "proceed_once", Fault::Over),
     ("with an unknown option", "$waiting", "$waiting_call", "proceed_twice", Fault::UnknownOption),
 ];
 
-pub fn requests() -> Vec<(Door, Made)> {
-    let mut made = Vec::new();
-    for place in AnswerPath::ALL {
-        for spelling in Spelling::ALL {
-            // That call of our own dialect has one spelling.
-            if matches!(place, AnswerPath::SocketOwnAnswer) && spelling != Spelling::Devtool {
+pub fn requests() -> Vec<(EntryPoint, TestRequest)> {
+    let mut requests = Vec::new();
+    for path in AnswerPath::ALL {
+        for format in AnswerFormat::ALL {
+            // The call `answer` of the native dialect has only one format.
+            if matches!(path, AnswerPath::SocketNativeAnswer) && format != AnswerFormat::Devtool {
                 continue;
             }
             for (name, task, call, option, fault) in FORGERIES {
-                // It cannot name an option, so it cannot name a wrong one.
-                if fault == Fault::UnknownOption && spelling == Spelling::Kebab {
+                // This format cannot name an option, so it cannot name an unknown one.
+                if fault == Fault::UnknownOption && format == AnswerFormat::MessageStream {
                     continue;
                 }
-                let decision = match place {
-                    AnswerPath::SocketOwnAnswer => "option",
-                    _ => spelling.members().1,
+                let decision = match path {
+                    AnswerPath::SocketNativeAnswer => "option",
+                    _ => format.members().1,
                 };
                 let member = (fault == Fault::UnknownOption).then_some(decision);
-                made.push(place.made(
-                    format!("an answer {name}, {spelling:?} in {place:?}"),
+                requests.push(path.request(
+                    format!("an answer {name}, {format:?} in {path:?}"),
                     task,
-                    spelling.write(call, option),
-                    place.refusal(fault, member),
+                    format.write(call, option),
+                    path.refusal(fault, member),
                 ));
             }
-            for (answer, member) in spelling.malformed() {
-                // There the members have other names; tests/corpus/requests/own.json has them.
-                if matches!(place, AnswerPath::SocketOwnAnswer) {
+            for (answer, member) in format.malformed() {
+                // This call has other members; tests/corpus/requests/own.json tests them.
+                if matches!(path, AnswerPath::SocketNativeAnswer) {
                     continue;
                 }
-                made.push(place.made(
-                    format!("an answer that is none, {answer} in {place:?}"),
+                requests.push(path.request(
+                    format!("an invalid answer, {answer} in {path:?}"),
                     "$waiting",
                     answer,
-                    place.refusal(Fault::Params, Some(member)),
+                    path.refusal(Fault::Params, Some(member)),
                 ));
             }
-            made.push(place.made(
-                format!("an honest answer, {spelling:?} in {place:?}"),
+            requests.push(path.request(
+                format!("a valid answer, {format:?} in {path:?}"),
                 "$waiting",
-                spelling.write("$waiting_call", "proceed_once"),
+                format.write("$waiting_call", "proceed_once"),
                 Expected::Success,
             ));
         }
     }
-    made
+    requests
 }
 
 impl AnswerPath {
-    fn made(self, name: String, task: &str, answer: Value, expected: Expected) -> (Door, Made) {
+    fn request(self, name: String, task: &str, answer: Value, expected: Expected) -> (EntryPoint, TestRequest) {
         let (send, headers, body) = self.write(task, answer);
-        let made = Made { name, send, headers, body: Some(body.to_string().into_bytes()), expected };
-        (self.door(), made)
+        let request = TestRequest { name, send, headers, body: Some(body.to_string().into_bytes()), expected };
+        (self.entry(), request)
     }
 
     fn refusal(self, fault: Fault, member: Option<&str>) -> Expected {
         let id = match self.family() {
-            Family::Rpc03 | Family::Rpc10 | Family::Own => json!("q"),
+            Family::Rpc03 | Family::Rpc10 | Family::Native => json!("q"),
             Family::Rest03 | Family::Rest10 | Family::Gemini => Value::Null,
         };
         Expected::Refusal { family: self.family(), fault, id, member: member.map(str::to_owned), framed: false }

@@ -1,122 +1,127 @@
-//! How a request gets to the server, and what is looked at when its answer comes.
+//! Sending a request through an entry point, and checking the response.
 
-use crate::corpus::{Expected, Made};
+use crate::connection::{Connection, Received};
+use crate::corpus::{Expected, TestRequest};
+use crate::error_format::{self, Family, Fault};
 use crate::frame::masked;
-use crate::line::{Heard, Line};
-use crate::test_server::{TestServer, request};
-use crate::verdict::{self, Family, Fault};
+use crate::test_server::{TestServer, http_request};
 use gemini_a2a::limits::GREETING_MS;
 use serde_json::{Value, json};
 
-/// What a request is sent through.
+/// The entry point through which a request is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Door {
-    /// A request of its own.
+pub enum EntryPoint {
+    /// An HTTP request.
     Http,
-    /// A socket: of the live session, of A2A in either version, of our own dialect.
+    /// The WebSocket of live sessions.
     Session,
+    /// The WebSocket of A2A 0.3.
     Rpc03,
+    /// The WebSocket of A2A 1.0.
     Rpc10,
-    Own,
+    /// The WebSocket of the native dialect.
+    Native,
 }
 
-/// What became of something sent.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Sent {
+pub enum Outcome {
     Refused,
-    Taken,
-    /// It is taken and answered later.
-    Waits,
+    Accepted,
+    /// It is accepted, and the response comes later.
+    Pending,
     Closed,
 }
 
-impl Door {
+impl EntryPoint {
     pub fn is_socket(self) -> bool {
-        self != Door::Http
+        self != EntryPoint::Http
     }
 
     fn sub_protocol(self) -> Option<&'static str> {
         match self {
-            Door::Http | Door::Session => None,
-            Door::Rpc03 => Some("a2a.v0.3"),
-            Door::Rpc10 => Some("a2a.v1.0"),
-            Door::Own => Some("gemini-a2a.v1"),
+            EntryPoint::Http | EntryPoint::Session => None,
+            EntryPoint::Rpc03 => Some("a2a.v0.3"),
+            EntryPoint::Rpc10 => Some("a2a.v1.0"),
+            EntryPoint::Native => Some("gemini-a2a.v1"),
         }
     }
 
-    /// A request that is always answered, and changes nothing.
-    fn innocent(self) -> String {
+    /// A request that succeeds and changes nothing.
+    fn harmless_request(self) -> String {
         let rpc = |method: &str| json!({"jsonrpc": "2.0", "id": "after", "method": method, "params": {"id": "$idle"}});
         let call = match self {
-            Door::Http | Door::Session | Door::Rpc03 => rpc("tasks/get"),
-            Door::Rpc10 => rpc("GetTask"),
-            Door::Own => json!({"id": "after", "call": {"get": {"task": "$idle"}}}),
+            EntryPoint::Http | EntryPoint::Session | EntryPoint::Rpc03 => rpc("tasks/get"),
+            EntryPoint::Rpc10 => rpc("GetTask"),
+            EntryPoint::Native => json!({"id": "after", "call": {"get": {"task": "$idle"}}}),
         };
         call.to_string()
     }
 }
 
-/// A line through a door: with a socket that has heard what it is told at first.
-pub fn enter(server: &mut TestServer, door: Door) -> Line {
-    let mut line = server.open();
-    if door.is_socket() {
-        let protocol = door.sub_protocol();
+/// Opens a connection; for a WebSocket, upgrades it and reads its first messages.
+pub fn connect(server: &mut TestServer, entry: EntryPoint) -> Connection {
+    let mut connection = server.open();
+    if entry.is_socket() {
+        let protocol = entry.sub_protocol();
         let protocol = protocol.map(|name| format!("Sec-WebSocket-Protocol: {name}\r\n"));
         let head = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
             Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
         let headers = format!("{head}{}", protocol.unwrap_or_default());
-        let heard = server.exchange(&mut line, &request("GET", "/ws", &headers, b""));
-        assert!(matches!(heard[0], Heard::Upgraded), "{heard:?}");
+        let received = server.exchange(&mut connection, &http_request("GET", "/ws", &headers, b""));
+        assert!(matches!(received[0], Received::Upgraded), "{received:?}");
     }
-    line
+    connection
 }
 
-/// What goes over the line for a request.
-pub fn bytes(server: &TestServer, door: Door, made: &Made) -> Vec<u8> {
-    let body = made.body.as_ref().map(|body| match std::str::from_utf8(body) {
+/// The bytes of a request.
+pub fn bytes(server: &TestServer, entry: EntryPoint, request: &TestRequest) -> Vec<u8> {
+    let body = request.body.as_ref().map(|body| match std::str::from_utf8(body) {
         Ok(text) => server.fill(text).into_bytes(),
         Err(_) => body.clone(),
     });
-    if door.is_socket() {
+    if entry.is_socket() {
         return masked(1, &body.unwrap_or_default());
     }
-    let (method, target) = made.send.split_once(' ').expect("a method and a target");
+    let (method, target) = request.send.split_once(' ').expect("a method and a target");
     let has = |name: &str| {
-        let mut headers = made.headers.iter();
+        let mut headers = request.headers.iter();
         headers.any(|header| header.to_ascii_lowercase().starts_with(name))
     };
     let mut headers = String::new();
     if body.is_some() && !has("content-type:") {
         headers += "Content-Type: application/json\r\n";
     }
-    for header in &made.headers {
+    for header in &request.headers {
         headers += &format!("{}\r\n", server.fill(header));
     }
     let target = server.fill(target);
-    request(method, &target, &headers, &body.unwrap_or_default())
+    http_request(method, &target, &headers, &body.unwrap_or_default())
 }
 
-/// Sends what must be refused; what is wrong with the answer.
-pub fn refused(server: &mut TestServer, door: Door, made: &Made) -> Result<(), String> {
-    let mut line = enter(server, door);
-    let bytes = bytes(server, door, made);
-    let heard = server.exchange(&mut line, &bytes);
-    let verdict = judge(door, made, &heard).and_then(|()| match door {
-        Door::Http => http_goes_on(server, &mut line, &heard),
-        Door::Session | Door::Rpc03 | Door::Rpc10 | Door::Own => socket_goes_on(server, door, &mut line),
+/// Sends a request that must be refused. The error says what is wrong with the response.
+pub fn check_refused(server: &mut TestServer, entry: EntryPoint, request: &TestRequest) -> Result<(), String> {
+    let mut connection = connect(server, entry);
+    let bytes = bytes(server, entry, request);
+    let received = server.exchange(&mut connection, &bytes);
+    let result = check_refusal(entry, request, &received).and_then(|()| match entry {
+        EntryPoint::Http => check_http_usable(server, &mut connection, &received),
+        EntryPoint::Session | EntryPoint::Rpc03 | EntryPoint::Rpc10 | EntryPoint::Native => {
+            check_socket_usable(server, entry, &mut connection)
+        }
     });
-    server.hang_up(&line);
-    verdict
+    server.disconnect(&connection);
+    result
 }
 
-fn judge(door: Door, made: &Made, heard: &[Heard]) -> Result<(), String> {
-    let Expected::Refusal { family, fault, id, member, framed } = &made.expected else {
-        panic!("{} is no refusal", made.name);
+fn check_refusal(entry: EntryPoint, request: &TestRequest, received: &[Received]) -> Result<(), String> {
+    let Expected::Refusal { family, fault, id, member, framed } = &request.expected else {
+        panic!("{} is no refusal", request.name);
     };
-    let body = match (heard, framed) {
-        ([Heard::Text(text)], _) if door.is_socket() => text.as_bytes(),
-        ([Heard::Event(data), Heard::End], true) => data.as_bytes(),
-        ([Heard::Answer { head, body }], false) => {
+    let body = match (received, framed) {
+        ([Received::Text(text)], _) if entry.is_socket() => text.as_bytes(),
+        ([Received::Event(data), Received::End], true) => data.as_bytes(),
+        ([Received::Response { head, body }], false) => {
             let status = fault.status(*family);
             if head.status() != status {
                 let body = String::from_utf8_lossy(body);
@@ -129,22 +134,22 @@ fn judge(door: Door, made: &Made, heard: &[Heard]) -> Result<(), String> {
             }
             body
         }
-        _ => return Err(format!("heard {}", short(heard))),
+        _ => return Err(format!("received {}", short(received))),
     };
-    let told = verdict::judge(*family, *fault, id, body)?;
+    let text = error_format::check(*family, *fault, id, body)?;
     if let Some(name) = member
-        && !names(name).iter().any(|name| told.contains(name))
+        && !names(name).iter().any(|name| text.contains(name))
     {
-        return Err(format!("{name} is not named in {told}"));
+        return Err(format!("{name} is not named in {text}"));
     }
-    if *family == Family::Gemini && *fault == Fault::NoTask && told != "\"Task not found\"" {
-        return Err(format!("other words than the reference server's: {told}"));
+    if *family == Family::Gemini && *fault == Fault::NoTask && text != "\"Task not found\"" {
+        return Err(format!("another message than that of the reference server: {text}"));
     }
     Ok(())
 }
 
-/// What a member may be called when something is wrong with it. Where the parts of a message are missing, they may go by another
-/// name, or the message itself is what is missed.
+/// The names by which an error may name a member. Missing parts of a message may be named by their name in another dialect, or the error
+/// may say that the message is missing.
 fn names(member: &str) -> Vec<&str> {
     match member {
         "content" => vec!["content", "parts"],
@@ -153,91 +158,96 @@ fn names(member: &str) -> Vec<&str> {
     }
 }
 
-/// The connection takes the next request, or was closed as its head said.
-fn http_goes_on(server: &mut TestServer, line: &mut Line, heard: &[Heard]) -> Result<(), String> {
-    let closes = matches!(heard, [Heard::Answer { head, .. }] if head.closes());
+/// Checks that the connection accepts the next request, or was closed as the response said.
+fn check_http_usable(
+    server: &mut TestServer,
+    connection: &mut Connection,
+    received: &[Received],
+) -> Result<(), String> {
+    let closes = matches!(received, [Received::Response { head, .. }] if head.closes());
     if closes {
-        let closed = server.is_closed(line);
-        return closed.then_some(()).ok_or("it said close and did not".into());
+        let closed = server.is_closed(connection);
+        return closed.then_some(()).ok_or("the response said close, and the connection stayed open".into());
     }
-    match server.exchange(line, &request("GET", "/health", "", b"")).as_slice() {
-        [Heard::Answer { head, .. }] if head.status() == 200 => Ok(()),
+    match server.exchange(connection, &http_request("GET", "/health", "", b"")).as_slice() {
+        [Received::Response { head, .. }] if head.status() == 200 => Ok(()),
         other => Err(format!("afterwards: {}", short(other))),
     }
 }
 
-fn socket_goes_on(server: &mut TestServer, door: Door, line: &mut Line) -> Result<(), String> {
-    let innocent = server.fill(&door.innocent());
-    match server.exchange(line, &masked(1, innocent.as_bytes())).as_slice() {
-        [Heard::Text(text)] if succeeded(text) == Some(json!("after")) => Ok(()),
+fn check_socket_usable(server: &mut TestServer, entry: EntryPoint, connection: &mut Connection) -> Result<(), String> {
+    let request = server.fill(&entry.harmless_request());
+    match server.exchange(connection, &masked(1, request.as_bytes())).as_slice() {
+        [Received::Text(text)] if succeeded_id(text) == Some(json!("after")) => Ok(()),
         other => Err(format!("afterwards: {}", short(other))),
     }
 }
 
-/// Sends what must be taken; what is wrong with the answer.
-pub fn accepted(server: &mut TestServer, door: Door, made: &Made) -> Result<(), String> {
-    let mut line = enter(server, door);
-    let bytes = bytes(server, door, made);
-    let heard = server.exchange(&mut line, &bytes);
-    server.hang_up(&line);
-    let fine = match heard.first() {
-        Some(Heard::Answer { head, body }) => {
+/// Sends a request that must be accepted. The error is the response.
+pub fn check_accepted(server: &mut TestServer, entry: EntryPoint, request: &TestRequest) -> Result<(), String> {
+    let mut connection = connect(server, entry);
+    let bytes = bytes(server, entry, request);
+    let received = server.exchange(&mut connection, &bytes);
+    server.disconnect(&connection);
+    let succeeded = match received.first() {
+        Some(Received::Response { head, body }) => {
             head.status() < 300 && !String::from_utf8_lossy(body).contains("\"error\":{\"code\"")
         }
-        Some(Heard::Event(data)) => !data.contains("\"error\":"),
-        Some(Heard::Text(_)) => {
-            let mut texts = heard.iter().filter_map(|heard| match heard {
-                Heard::Text(text) => Some(text),
+        Some(Received::Event(data)) => !data.contains("\"error\":"),
+        Some(Received::Text(_)) => {
+            let mut texts = received.iter().filter_map(|received| match received {
+                Received::Text(text) => Some(text),
                 _ => None,
             });
-            texts.any(|text| succeeded(text).is_some())
+            texts.any(|text| succeeded_id(text).is_some())
         }
-        Some(Heard::End | Heard::Upgraded | Heard::Closed(_)) | None => false,
+        Some(Received::End | Received::Upgraded | Received::Closed(_)) | None => false,
     };
-    fine.then_some(()).ok_or_else(|| short(&heard))
+    succeeded.then_some(()).ok_or_else(|| short(&received))
 }
 
-/// The id of a call that a message says has succeeded.
-fn succeeded(text: &str) -> Option<Value> {
+/// The id in a response that says that its call has succeeded.
+fn succeeded_id(text: &str) -> Option<Value> {
     let message: Value = serde_json::from_str(text).ok()?;
     let result = message.get("result").or(message.get("ok"));
     result.and(message.get("id")).cloned()
 }
 
-/// Sends a frame that ends a socket; the word it ends with.
-pub fn closed(server: &mut TestServer, door: Door, frame: &[u8]) -> Result<u16, String> {
-    let mut line = enter(server, door);
-    let heard = server.exchange(&mut line, frame);
-    let closed = server.is_closed(&line);
-    server.hang_up(&line);
-    match heard.as_slice() {
-        [Heard::Closed(code)] if closed => Ok(*code),
+/// Sends a frame that makes the server close the WebSocket. Returns the code of the close frame.
+pub fn close_code(server: &mut TestServer, entry: EntryPoint, frame: &[u8]) -> Result<u16, String> {
+    let mut connection = connect(server, entry);
+    let received = server.exchange(&mut connection, frame);
+    let closed = server.is_closed(&connection);
+    server.disconnect(&connection);
+    match received.as_slice() {
+        [Received::Closed(code)] if closed => Ok(*code),
         other => Err(short(other)),
     }
 }
 
-/// All that is shown at once to one who asks for it.
-pub fn shown(server: &mut TestServer, target: &str, headers: &str) -> String {
-    let mut line = server.open();
-    let mut heard = server.exchange(&mut line, &request("GET", target, headers, b""));
-    // A socket whose client says nothing is greeted a moment later.
-    heard.extend(server.later(&mut line, GREETING_MS));
-    server.hang_up(&line);
-    let texts = heard.iter().map(|heard| match heard {
-        Heard::Answer { body, .. } => String::from_utf8_lossy(body).into_owned(),
-        Heard::Event(text) | Heard::Text(text) => text.clone(),
-        Heard::End | Heard::Upgraded | Heard::Closed(_) => String::new(),
+/// The text of the response to a GET request, or of the first messages of a WebSocket.
+pub fn response_text(server: &mut TestServer, target: &str, headers: &str) -> String {
+    let mut connection = server.open();
+    let mut received = server.exchange(&mut connection, &http_request("GET", target, headers, b""));
+    // The server waits this long for a message of the client before it sends its first message.
+    received.extend(server.later(&mut connection, GREETING_MS));
+    server.disconnect(&connection);
+    let texts = received.iter().map(|received| match received {
+        Received::Response { body, .. } => String::from_utf8_lossy(body).into_owned(),
+        Received::Event(text) | Received::Text(text) => text.clone(),
+        Received::End | Received::Upgraded | Received::Closed(_) => String::new(),
     });
     texts.collect()
 }
 
-pub fn short(heard: &[Heard]) -> String {
-    let whole = heard.iter().map(|heard| match heard {
-        Heard::Answer { head, body } => {
+/// The beginning of everything that was received, for messages of failed tests.
+pub fn short(received: &[Received]) -> String {
+    let texts = received.iter().map(|received| match received {
+        Received::Response { head, body } => {
             format!("{} {}", head.start, String::from_utf8_lossy(body))
         }
         other => format!("{other:?}"),
     });
-    let whole: Vec<String> = whole.collect();
-    format!("[{}]", whole.join(", ")).chars().take(500).collect()
+    let texts: Vec<String> = texts.collect();
+    format!("[{}]", texts.join(", ")).chars().take(500).collect()
 }

@@ -1,10 +1,10 @@
-//! The server that everything is sent to: the real core on a disk of memory, with workers that do as they are told, and the
-//! situation all requests are about. A session rests, one task is at work, two wait for an answer, two are over, one waits in
-//! another tenant's partition. What they are called goes into requests by name, e.g. `$idle`.
+//! The server that receives the requests: the real core with a store in memory, workers whose results are fixed, and tasks in every state:
+//! an idle session, a working task, two that wait for an answer, two that have ended, and one of another tenant that waits. Requests
+//! contain their ids as names, such as `$idle`.
 
+use crate::connection::{Connection, Received};
 use crate::core_harness::failing_store::FailingStore;
 use crate::core_harness::{Outside, Takes};
-use crate::line::{Heard, Line};
 use crate::task;
 use gemini_a2a::a2a::Switches;
 use gemini_a2a::base::clock::Now;
@@ -22,10 +22,10 @@ use gemini_a2a::task::machine::job::{Job, Note, NoteBody, RunEnd, Work};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Bodies and messages above this are too large here, so that one of them is quickly made.
+/// The largest body or message that is accepted; small, so that the tests with larger ones are fast.
 pub const LARGEST: usize = 64 * 1024;
 
-/// Between two requests. Webhooks may be registered so often in a minute, and that is not what is asked about here.
+/// The time between two requests, so that the limit of webhooks that may be set in a minute is never reached.
 const PAUSE_MS: u64 = 1_000;
 
 pub struct TestServer {
@@ -33,26 +33,27 @@ pub struct TestServer {
     store: FailingStore,
     now: Now,
     workers: Workers,
-    /// What left the core for the world outside since the last look.
+    /// The effects of the core on the world outside, as text, since the last call of [`TestServer::take_outs`].
     outs: Vec<String>,
+    /// The bytes for each connection that it has not read.
     sent: BTreeMap<Key, Vec<u8>>,
     closed: Vec<Key>,
     names: Vec<(String, String)>,
 }
 
-/// What workers do with a job.
+/// The behaviour of the workers.
 #[derive(Clone, Debug)]
 pub enum Workers {
-    /// They do it at once, and the model is content with a few words.
+    /// They finish every job at once; the model answers with text.
     Work,
-    /// The model makes this call.
+    /// The same, but the model first makes this call.
     Ask(Request),
-    /// Nothing, ever.
+    /// They never finish a job.
     Sleep,
 }
 
 impl TestServer {
-    /// A server in the situation, at rest.
+    /// A server with the tasks, whose workers never finish a job.
     pub fn new() -> TestServer {
         let limits = Limits { body_bytes: LARGEST, ws_message_bytes: LARGEST, ..Limits::default() };
         let now = Now { mono_ms: 5_000, unix_ms: task::NOON };
@@ -66,32 +67,32 @@ impl TestServer {
             closed: Vec::new(),
             names: Vec::new(),
         };
-        server.furnish();
+        server.create_tasks();
         server.workers = Workers::Sleep;
         server.outs.clear();
         server
     }
 
-    /// The same, but whatever is accepted is done.
-    pub fn at_work() -> TestServer {
+    /// The same with workers that finish every job.
+    pub fn with_workers() -> TestServer {
         TestServer { workers: Workers::Work, ..TestServer::new() }
     }
 
-    fn furnish(&mut self) {
-        let session = self.ask("POST", "/tasks", "", None);
+    fn create_tasks(&mut self) {
+        let session = self.send("POST", "/tasks", "", None);
         self.name("session", &session["sessionId"]);
         let idle = self.prompt("", Workers::Work);
-        self.place("idle", &idle);
+        self.name_task("idle", &idle);
         let hook = json!({"taskId": idle["id"], "pushNotificationConfig":
             {"id": "hook-1", "url": "https://client.example/a2a"}});
         self.rpc("tasks/pushNotificationConfig/set", hook);
         for (name, id) in [("waiting", "one"), ("other", "two")] {
             let task = self.prompt("", Workers::Ask(task::call(task::EDIT, id)));
-            self.place(name, &task);
+            self.name_task(name, &task);
             self.question(name, &task);
         }
         let working = self.prompt("", Workers::Ask(task::call(task::EDIT, "three")));
-        self.place("working", &working);
+        self.name_task("working", &working);
         let call = self.question("working", &working);
         self.workers = Workers::Sleep;
         let answer = json!({"message": {"role": "user", "messageId": "a", "taskId": working["id"],
@@ -99,24 +100,24 @@ impl TestServer {
             "configuration": {"blocking": false}});
         self.rpc("message/send", answer);
         let canceled = self.prompt("", Workers::Work);
-        self.place("canceled", &canceled);
+        self.name_task("canceled", &canceled);
         self.rpc("tasks/cancel", json!({"id": canceled["id"]}));
         let foreign = self.prompt("acme", Workers::Ask(task::call(task::EDIT, "four")));
-        self.place("foreign", &foreign);
+        self.name_task("foreign", &foreign);
         self.question("foreign", &foreign);
-        let said = json!({"message": {"role": "ROLE_USER", "messageId": "c", "parts": [{"text": "go"}]}});
+        let prompt = json!({"message": {"role": "ROLE_USER", "messageId": "c", "parts": [{"text": "go"}]}});
         self.workers = Workers::Work;
-        let completed = self.rpc("SendMessage", said);
-        self.place("completed", &completed["task"]);
+        let completed = self.rpc("SendMessage", prompt);
+        self.name_task("completed", &completed["task"]);
         for (name, status) in [("token", Value::Null), ("other_token", json!("input-required"))] {
             let page = self.rpc("ListTasks", json!({"pageSize": 1, "status": status}));
             self.name(name, &page["nextPageToken"]);
         }
-        // `$idle` is the beginning of `$idle_context`.
+        // Longer names are replaced first, because `$idle` is the beginning of `$idle_context`.
         self.names.sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));
     }
 
-    /// A prompt that makes a task, with the turn it leads to.
+    /// Sends a prompt that creates a task, and waits for its turn. Returns the task.
     fn prompt(&mut self, tenant: &str, workers: Workers) -> Value {
         self.workers = workers;
         let mut body = json!({"message": {"role": "ROLE_USER", "messageId": "m", "parts": [{"text": "go"}]}});
@@ -126,24 +127,25 @@ impl TestServer {
         }
         let target = format!("/{tenant}/message:send?profile=coder");
         let version = "A2A-Version: 1.0\r\n";
-        self.ask("POST", &target, version, Some(&body))["task"].take()
+        self.send("POST", &target, version, Some(&body))["task"].take()
     }
 
     fn rpc(&mut self, method: &str, params: Value) -> Value {
         let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
-        let mut answer = self.ask("POST", "/", "", Some(&body));
+        let mut answer = self.send("POST", "/", "", Some(&body));
         assert!(answer.get("result").is_some(), "{method}: {answer}");
         answer["result"].take()
     }
 
-    fn ask(&mut self, method: &str, target: &str, headers: &str, body: Option<&Value>) -> Value {
+    fn send(&mut self, method: &str, target: &str, headers: &str, body: Option<&Value>) -> Value {
         let body = body.map(Value::to_string).unwrap_or_default();
-        let bytes = request(method, target, &format!("Content-Type: application/json\r\n{headers}"), body.as_bytes());
-        let mut line = self.open();
-        let heard = self.exchange(&mut line, &bytes);
-        self.hang_up(&line);
-        match heard.as_slice() {
-            [Heard::Answer { head, body }] if head.status() < 300 => serde_json::from_slice(body).expect("JSON"),
+        let bytes =
+            http_request(method, target, &format!("Content-Type: application/json\r\n{headers}"), body.as_bytes());
+        let mut connection = self.open();
+        let received = self.exchange(&mut connection, &bytes);
+        self.disconnect(&connection);
+        match received.as_slice() {
+            [Received::Response { head, body }] if head.status() < 300 => serde_json::from_slice(body).expect("JSON"),
             other => panic!("{method} {target}: {other:?}"),
         }
     }
@@ -153,17 +155,17 @@ impl TestServer {
         let value = value.unwrap_or_else(|| panic!("${name} has no value"));
         assert!(
             self.names.iter().all(|(_, known)| known != value) || name.ends_with("_context"),
-            "${name} is not the only one called {value}"
+            "${name} and another name have the value {value}"
         );
         self.names.push((format!("${name}"), value.to_owned()));
     }
 
-    fn place(&mut self, name: &str, task: &Value) {
+    fn name_task(&mut self, name: &str, task: &Value) {
         self.name(name, &task["id"]);
         self.name(&format!("{name}_context"), &task["contextId"]);
     }
 
-    /// The one question a task asks.
+    /// The call of the only open question of a task.
     fn question(&mut self, name: &str, task: &Value) -> String {
         let task = TaskId::from(task["id"].as_str().expect("an id"));
         let file = self.store.open(&task).expect("a log");
@@ -173,7 +175,7 @@ impl TestServer {
         call
     }
 
-    /// Text with the names of the situation in it, as it is sent.
+    /// Replaces the names in a text by the ids.
     pub fn fill(&self, text: &str) -> String {
         let mut text = text.to_owned();
         for (name, value) in &self.names {
@@ -184,44 +186,44 @@ impl TestServer {
 
     // Connections.
 
-    pub fn open(&mut self) -> Line {
+    pub fn open(&mut self) -> Connection {
         self.now.mono_ms += PAUSE_MS;
         self.now.unix_ms += PAUSE_MS;
-        Line::new(self.core.opened(Peer::SameUser, self.now))
+        Connection::new(self.core.opened(Peer::SameUser, self.now))
     }
 
-    /// Sends bytes and lets everything happen that follows; what was heard of it.
-    pub fn exchange(&mut self, line: &mut Line, bytes: &[u8]) -> Vec<Heard> {
-        self.core.input(Input::Received { conn: line.key, bytes }, self.now);
+    /// Sends bytes, and runs the core until nothing is left to do. Returns what the client has received.
+    pub fn exchange(&mut self, connection: &mut Connection, bytes: &[u8]) -> Vec<Received> {
+        self.core.input(Input::Received { conn: connection.key, bytes }, self.now);
         self.settle();
-        let bytes = self.sent.remove(&line.key).unwrap_or_default();
-        line.take(&bytes)
+        let bytes = self.sent.remove(&connection.key).unwrap_or_default();
+        connection.take(&bytes)
     }
 
-    /// What is heard after some time.
-    pub fn later(&mut self, line: &mut Line, ms: u64) -> Vec<Heard> {
+    /// Lets time pass. Returns what the client has received.
+    pub fn later(&mut self, connection: &mut Connection, ms: u64) -> Vec<Received> {
         self.now.mono_ms += ms;
         self.now.unix_ms += ms;
-        self.exchange(line, b"")
+        self.exchange(connection, b"")
     }
 
-    /// The client will send nothing more; what was heard after that.
-    pub fn finish(&mut self, line: &mut Line) -> Vec<Heard> {
-        self.core.input(Input::Finished { conn: line.key }, self.now);
+    /// Closes the sending half of the connection. Returns what the client has received then.
+    pub fn finish(&mut self, connection: &mut Connection) -> Vec<Received> {
+        self.core.input(Input::Finished { conn: connection.key }, self.now);
         self.settle();
-        let bytes = self.sent.remove(&line.key).unwrap_or_default();
-        line.take(&bytes)
+        let bytes = self.sent.remove(&connection.key).unwrap_or_default();
+        connection.take(&bytes)
     }
 
-    pub fn is_closed(&self, line: &Line) -> bool {
-        self.closed.contains(&line.key)
+    pub fn is_closed(&self, connection: &Connection) -> bool {
+        self.closed.contains(&connection.key)
     }
 
-    pub fn hang_up(&mut self, line: &Line) {
-        self.core.input(Input::Broke { conn: line.key }, self.now);
+    pub fn disconnect(&mut self, connection: &Connection) {
+        self.core.input(Input::Broke { conn: connection.key }, self.now);
         self.settle();
-        self.sent.remove(&line.key);
-        self.closed.retain(|key| *key != line.key);
+        self.sent.remove(&connection.key);
+        self.closed.retain(|key| *key != connection.key);
     }
 
     fn settle(&mut self) {
@@ -230,10 +232,10 @@ impl TestServer {
                 return;
             }
         }
-        panic!("it does not come to rest");
+        panic!("the core does not come to rest");
     }
 
-    /// One turn of the loop; whether anything came of it.
+    /// One turn of the loop. Returns whether there may be more to do.
     fn turn(&mut self) -> bool {
         let now = self.now;
         let mut outside = Outside { takes: Takes::Everything, ..Outside::default() };
@@ -241,12 +243,12 @@ impl TestServer {
         self.core.check();
         let more = !outside.outs.is_empty() || !outside.taken.is_empty();
         for out in outside.take_outs() {
-            // To read on in a journal, to check a workspace, to decode something or to log changes nothing.
-            let reads = matches!(out, Out::Store(StoreRequest::Page { .. }) | Out::Resolve { .. } | Out::Compute(_));
-            if !reads && !matches!(out, Out::Log { .. }) {
+            // Reading a journal, checking a workspace, decoding and logging are no effects.
+            let is_read = matches!(out, Out::Store(StoreRequest::Page { .. }) | Out::Resolve { .. } | Out::Compute(_));
+            if !is_read && !matches!(out, Out::Log { .. }) {
                 self.outs.push(format!("{out:?}"));
             }
-            self.perform(out);
+            self.handle(out);
         }
         for (key, bytes) in outside.taken {
             self.sent.entry(key).or_default().extend(bytes);
@@ -255,7 +257,7 @@ impl TestServer {
         more || self.core.has_more()
     }
 
-    fn perform(&mut self, out: Out) {
+    fn handle(&mut self, out: Out) {
         let now = self.now;
         match out {
             Out::Start(job) => {
@@ -290,8 +292,8 @@ impl TestServer {
             | Out::ForgetRule { .. } => {}
             Out::AccessLog(_) | Out::Scrape(_) | Out::Reload | Out::Log { .. } => {}
             Out::Blob(request) => panic!("no task names stored content: {request:?}"),
-            Out::Files(request) => panic!("nobody looks for files: {request:?}"),
-            Out::Identify { .. } => panic!("everybody is known here"),
+            Out::Files(request) => panic!("no request searches files: {request:?}"),
+            Out::Identify { .. } => panic!("every connection is of the same user"),
         }
     }
 
@@ -308,13 +310,13 @@ impl TestServer {
             Work::Run(_) => NoteBody::Ended(RunEnd::Ended(task::success())),
             Work::Attach { .. } => NoteBody::Attached(Default::default()),
             Work::Command(_) => task::command_says("done"),
-            Work::Compact(_) => panic!("there is not so much to remember"),
+            Work::Compact(_) => panic!("the conversations are too short to be summarized"),
         })
     }
 
-    // What must not change.
+    // The state that refused requests must not change.
 
-    /// Every byte of every journal.
+    /// The bytes of every journal.
     pub fn journals(&mut self) -> Vec<(TaskId, Vec<u8>)> {
         let known = self.store.known().into_iter();
         let tasks: Vec<TaskId> = known.map(|known| known.task).collect();
@@ -328,18 +330,18 @@ impl TestServer {
             .collect()
     }
 
-    /// What left the core for the world outside since the last look: jobs, deliveries, rules.
+    /// The effects of the core since the last call: jobs, deliveries, rules.
     pub fn take_outs(&mut self) -> Vec<String> {
         std::mem::take(&mut self.outs)
     }
 
-    pub fn census(&self) -> Counts {
+    pub fn counts(&self) -> Counts {
         self.core.check()
     }
 }
 
 /// A request as bytes.
-pub fn request(method: &str, target: &str, headers: &str, body: &[u8]) -> Vec<u8> {
+pub fn http_request(method: &str, target: &str, headers: &str, body: &[u8]) -> Vec<u8> {
     let host = match headers.to_ascii_lowercase().contains("host:") {
         true => "",
         false => "Host: localhost\r\n",
@@ -353,7 +355,7 @@ pub fn request(method: &str, target: &str, headers: &str, body: &[u8]) -> Vec<u8
 }
 
 fn core(limits: Limits, now: Now) -> Core {
-    // Tasks of 0.3 go on after a turn, as the requests here expect.
+    // Tasks of 0.3 stay open after a turn, as the requests here expect.
     let switches = Switches { default_profile_03: Profile::Coder, ..Switches::default() };
     Core::new(Setup {
         tools: task::tools().into_values().collect(),
