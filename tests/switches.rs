@@ -1,8 +1,7 @@
-//! What the operator's switches change, in the whole core on a disk of memory and with a clock that jumps.
+//! The effects of the server's options, tested in the whole core with a store in memory and a clock that the tests set.
 //!
-//! Time limits: tasks are closed when nobody goes on with them and forgotten when they have been over for long enough, whether they
-//! are in memory or not, and a restart in between changes nothing about when. Then what is acknowledged when, and what
-//! becomes of a turn whose client goes away.
+//! Time limits: idle tasks are completed and ended tasks are deleted after their periods, whether they are in memory or not, and a restart
+//! does not change the periods. Durability: when a request is acknowledged. Disconnects: what happens with a turn whose client disconnects.
 
 mod core_harness;
 mod task;
@@ -28,25 +27,29 @@ const HOUR: u64 = 3_600_000;
 
 const TIMES: Times = Times { answer_ms: None, turn_ms: None, idle_ms: Some(24 * HOUR), retention_ms: Some(12 * HOUR) };
 
-/// Clients of 0.3 are those of the reference server, whose tasks go on after a turn.
+/// Clients of 0.3 have the coder profile, in which tasks stay open after a turn.
 fn conversational() -> Switches {
     Switches { default_profile_03: Profile::Coder, ..Switches::default() }
 }
 
-/// A server whose model says one word, or makes one call.
+/// A core whose model answers with text, or makes one call.
 struct TestServer {
     core: Core,
     store: FailingStore,
     limits: Limits,
     now: Now,
-    births: u128,
-    /// Tasks loaded, in order.
+    /// The beginning of the entropy of the current process, so that ids differ after a restart.
+    entropy: u128,
+    /// The tasks that were loaded, in order.
     loads: Vec<TaskId>,
-    calls: bool,
-    /// The model does not answer, and the disk does not flush, for as long as these are set.
-    silent: bool,
-    stuck: bool,
+    /// The model makes a call.
+    makes_call: bool,
+    /// The model does not answer.
+    is_model_silent: bool,
+    /// Requests to flush the disk are held in `syncs`.
+    is_disk_stuck: bool,
     syncs: Vec<(TaskId, Seq)>,
+    /// The number of jobs that were stopped.
     stopped: usize,
 }
 
@@ -64,30 +67,30 @@ impl TestServer {
             store: FailingStore::default(),
             limits,
             now,
-            births: 0,
+            entropy: 0,
             loads: vec![],
-            calls: false,
-            silent: false,
-            stuck: false,
+            makes_call: false,
+            is_model_silent: false,
+            is_disk_stuck: false,
             syncs: vec![],
             stopped: 0,
         }
     }
 
     fn restart(&mut self) {
-        self.births += 1_000;
-        // The monotonic clock begins anew with the process.
+        self.entropy += 1_000;
+        // The monotonic clock starts again with the process.
         self.now.mono_ms = 7;
         self.core = Core::new(Setup {
-            entropy: Entropy::counting_after(self.births),
+            entropy: Entropy::counting_after(self.entropy),
             ..setup(&self.limits, conversational(), self.now)
         });
         self.core.input(Input::Listed(self.store.known()), self.now);
         self.settle();
     }
 
-    /// Lets time pass in one jump, and then as long as something follows from it at once.
-    fn pass(&mut self, ms: u64) {
+    /// Sets the clocks forward, and runs the core until nothing is due.
+    fn advance(&mut self, ms: u64) {
         self.now.mono_ms += ms;
         self.now.unix_ms += ms;
         self.settle();
@@ -99,7 +102,7 @@ impl TestServer {
                 continue;
             }
             match self.core.deadline() {
-                // The pause between two looks at those that are due.
+                // The core handles due tasks in portions, with this pause between them.
                 Some(at) if at <= self.now.mono_ms + self.limits.expiry_pause_ms => {
                     let pause = at.saturating_sub(self.now.mono_ms);
                     self.now.mono_ms += pause;
@@ -108,13 +111,13 @@ impl TestServer {
                 Some(_) | None => return,
             }
         }
-        panic!("it does not come to rest");
+        panic!("the core does not come to rest");
     }
 
-    /// One turn of the loop; whether there is more to do.
+    /// One turn of the loop. Returns whether there is more to do.
     fn turn(&mut self) -> bool {
         let now = self.now;
-        // Clients take what there is when they look.
+        // Sent bytes stay in the core until a test reads them.
         let mut outside = Outside::default();
         self.core.turn(&mut self.store, &mut outside, now);
         self.core.check();
@@ -122,19 +125,19 @@ impl TestServer {
         let more = !outs.is_empty();
         for out in outs {
             match out {
-                Out::Start(_) if self.silent => {}
+                Out::Start(_) if self.is_model_silent => {}
                 Out::Start(job) => {
                     let body = match job.work {
-                        Work::Think(_) if self.calls => task::model_answers(&[task::edit()]),
+                        Work::Think(_) if self.makes_call => task::model_answers(&[task::edit()]),
                         Work::Think(_) => task::model_answers(&[]),
                         Work::Prepare { .. } => NoteBody::Prepared(vec![Ok(task::plan(&task::edit()))]),
-                        other => panic!("nobody does {other:?} here"),
+                        other => panic!("unexpected job {other:?}"),
                     };
                     let note = Note { job: job.id, body };
                     self.core.input(Input::Note(note), now);
                 }
-                Out::Store(StoreRequest::Sync { task, upto }) if self.stuck => self.syncs.push((task, upto)),
-                Out::Store(StoreRequest::Page { .. }) => panic!("nobody reads old events here"),
+                Out::Store(StoreRequest::Sync { task, upto }) if self.is_disk_stuck => self.syncs.push((task, upto)),
+                Out::Store(StoreRequest::Page { .. }) => panic!("no test reads old events"),
                 Out::Store(request) => {
                     if let StoreRequest::Load { task } = &request {
                         self.loads.push(task.clone());
@@ -143,8 +146,8 @@ impl TestServer {
                 }
                 Out::Compute(computation) => self.core.input(computation.run(&*self.store.blobs()), now),
                 Out::Stop(_) => self.stopped += 1,
-                Out::Reply { .. } => panic!("no server asks here"),
-                Out::ReadCredentials => panic!("there are no credentials here"),
+                Out::Reply { .. } => panic!("there is no MCP server"),
+                Out::ReadCredentials => panic!("there are no credentials"),
                 Out::Maintain(_)
                 | Out::CommandHook(_)
                 | Out::EndBackground { .. }
@@ -154,17 +157,17 @@ impl TestServer {
                 | Out::SaveRule { .. }
                 | Out::ForgetRule { .. } => {}
                 Out::AccessLog(_) | Out::Scrape(_) | Out::Reload | Out::Log { .. } => {}
-                Out::Resolve { .. } => panic!("nobody names a workspace here"),
-                Out::Deliver(_) => panic!("nobody is told here"),
-                Out::Blob(_) | Out::Files(_) => panic!("nobody reads stored content or looks for files here"),
-                Out::Identify { .. } => panic!("everybody is known here"),
+                Out::Resolve { .. } => panic!("no request names a workspace"),
+                Out::Deliver(_) => panic!("there are no webhooks"),
+                Out::Blob(_) | Out::Files(_) => panic!("no request reads stored content or searches files"),
+                Out::Identify { .. } => panic!("every connection is of the same user"),
             }
         }
         more || self.core.has_more()
     }
 
-    /// A connection that has asked for something.
-    fn ask(&mut self, method: &str, params: Value) -> Key {
+    /// Sends a request over a new connection.
+    fn send(&mut self, method: &str, params: Value) -> Key {
         let request = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
         let body = request.to_string();
         let head = "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
@@ -174,8 +177,8 @@ impl TestServer {
         conn
     }
 
-    /// What has been sent on a connection after everything that follows by itself.
-    fn heard(&mut self, conn: Key) -> String {
+    /// All bytes that were sent on a connection, after the core has come to rest.
+    fn received(&mut self, conn: Key) -> String {
         for _ in 0..100 {
             self.turn();
         }
@@ -183,17 +186,17 @@ impl TestServer {
     }
 
     fn call(&mut self, method: &str, params: Value) -> Value {
-        let conn = self.ask(method, params);
-        let text = self.heard(conn);
+        let conn = self.send(method, params);
+        let text = self.received(conn);
         self.core.input(Input::Broke { conn }, self.now);
         let body = text.split_once("\r\n\r\n").expect("a head and a body").1;
         serde_json::from_str(body).expect("JSON")
     }
 
-    /// Prompts, waits for the turn, and gives the task's id.
-    fn say(&mut self, place: Value) -> String {
+    /// Sends a prompt with these members, and waits for its turn. Returns the id of the task.
+    fn prompt(&mut self, members: Value) -> String {
         let mut message = prompt()["message"].take();
-        for (name, value) in place.as_object().expect("members") {
+        for (name, value) in members.as_object().expect("members") {
             message[name] = value.clone();
         }
         let answer = self.call("message/send", json!({ "message": message }));
@@ -201,8 +204,8 @@ impl TestServer {
         id.unwrap_or_else(|| panic!("no task in {answer}")).to_owned()
     }
 
-    /// How a task is shown: its state, or the error's code.
-    fn shown(&mut self, task: &str) -> String {
+    /// The state of a task as clients see it, or the code of the error.
+    fn shown_state(&mut self, task: &str) -> String {
         let answer = self.call("tasks/get", json!({ "id": task }));
         let state = answer["result"]["status"]["state"].as_str();
         state.map_or_else(|| answer["error"]["code"].to_string(), str::to_owned)
@@ -214,6 +217,7 @@ impl TestServer {
         fold(&*file, None).expect("a good log")
     }
 
+    /// The ids of the tasks on disk.
     fn on_disk(&mut self) -> Vec<String> {
         let known = self.store.known().into_iter();
         known.map(|known| known.task.to_string()).collect()
@@ -232,178 +236,177 @@ fn setup(limits: &Limits, switches: Switches, now: Now) -> Setup {
 }
 
 #[test]
-fn an_idle_task_is_completed_and_then_forgotten() {
+fn an_idle_task_is_completed_and_then_deleted() {
     let mut server = TestServer::new(TIMES);
-    let task = server.say(json!({}));
-    server.pass(23 * HOUR);
-    assert_eq!(server.shown(&task), "input-required");
-    server.pass(HOUR);
-    assert_eq!(server.shown(&task), "completed");
-    server.pass(11 * HOUR);
-    assert_eq!(server.shown(&task), "completed");
-    server.pass(2 * HOUR);
-    assert_eq!(server.shown(&task), "-32001");
+    let task = server.prompt(json!({}));
+    server.advance(23 * HOUR);
+    assert_eq!(server.shown_state(&task), "input-required");
+    server.advance(HOUR);
+    assert_eq!(server.shown_state(&task), "completed");
+    server.advance(11 * HOUR);
+    assert_eq!(server.shown_state(&task), "completed");
+    server.advance(2 * HOUR);
+    assert_eq!(server.shown_state(&task), "-32001");
     assert_eq!(server.on_disk(), [""; 0]);
 }
 
 #[test]
-fn whoever_goes_on_with_a_task_prolongs_it() {
+fn a_prompt_prolongs_an_idle_task() {
     let mut server = TestServer::new(TIMES);
-    let task = server.say(json!({}));
+    let task = server.prompt(json!({}));
     for _ in 0..5 {
-        server.pass(23 * HOUR);
-        server.say(json!({ "taskId": task }));
+        server.advance(23 * HOUR);
+        server.prompt(json!({ "taskId": task }));
     }
-    server.pass(23 * HOUR);
-    assert_eq!(server.shown(&task), "input-required");
+    server.advance(23 * HOUR);
+    assert_eq!(server.shown_state(&task), "input-required");
 }
 
 #[test]
 fn a_restart_prolongs_nothing_and_only_what_is_due_is_loaded() {
     let mut server = TestServer::new(TIMES);
-    let old: Vec<String> = (0..5).map(|_| server.say(json!({}))).collect();
-    server.pass(20 * HOUR);
-    let young = server.say(json!({}));
+    let old: Vec<String> = (0..5).map(|_| server.prompt(json!({}))).collect();
+    server.advance(20 * HOUR);
+    let young = server.prompt(json!({}));
     server.restart();
     assert_eq!(server.loads, []);
-    server.pass(4 * HOUR);
+    server.advance(4 * HOUR);
     let mut loads: Vec<String> = server.loads.iter().map(TaskId::to_string).collect();
     let mut expected = old.clone();
     loads.sort();
     expected.sort();
-    assert_eq!(loads, expected, "each once, and nobody else");
-    // What came only to be closed does not stay, but for the last few.
+    assert_eq!(loads, expected, "the due tasks, each once");
+    // Tasks that were loaded only to be completed are unloaded, except for the last few.
     assert!(server.core.check().tasks <= 2, "{:?}", server.core.check());
     server.restart();
-    server.pass(13 * HOUR);
-    assert_eq!(server.loads.len(), 5, "what is deleted is not loaded");
+    server.advance(13 * HOUR);
+    assert_eq!(server.loads.len(), 5, "a task is deleted without being loaded");
     assert_eq!(server.on_disk(), [young.as_str()]);
-    assert_eq!(server.shown(&young), "input-required");
-    assert_eq!(server.shown(&old[0]), "-32001");
+    assert_eq!(server.shown_state(&young), "input-required");
+    assert_eq!(server.shown_state(&old[0]), "-32001");
 }
 
 #[test]
-fn what_became_due_while_no_server_ran_is_closed_at_the_start() {
+fn a_task_that_became_due_while_no_server_ran_is_completed_at_the_start() {
     let mut server = TestServer::new(TIMES);
-    let task = server.say(json!({}));
-    server.pass(10 * HOUR);
-    server.say(json!({}));
+    let task = server.prompt(json!({}));
+    server.advance(10 * HOUR);
+    server.prompt(json!({}));
     server.now.unix_ms += 20 * HOUR;
     server.restart();
-    assert_eq!(server.shown(&task), "completed");
+    assert_eq!(server.shown_state(&task), "completed");
     server.now.unix_ms += 20 * HOUR;
     server.restart();
     assert!(!server.on_disk().contains(&task));
 }
 
 #[test]
-fn after_more_than_a_day_without_a_server_all_periods_begin_anew() {
+fn after_more_than_a_day_without_a_server_all_periods_start_again() {
     let mut server = TestServer::new(TIMES);
-    let task = server.say(json!({}));
+    let task = server.prompt(json!({}));
     server.now.unix_ms += 30 * HOUR;
     server.restart();
-    assert_eq!(server.shown(&task), "input-required", "the clock may have been set");
-    server.pass(23 * HOUR);
-    assert_eq!(server.shown(&task), "input-required");
-    server.pass(2 * HOUR);
-    assert_eq!(server.shown(&task), "completed");
+    assert_eq!(server.shown_state(&task), "input-required", "the clock may have been set");
+    server.advance(23 * HOUR);
+    assert_eq!(server.shown_state(&task), "input-required");
+    server.advance(2 * HOUR);
+    assert_eq!(server.shown_state(&task), "completed");
 }
 
 #[test]
 fn a_task_that_was_continued_stays_as_long_as_its_context() {
     let mut server = TestServer::new(TIMES);
-    let first = server.say(json!({}));
+    let first = server.prompt(json!({}));
     server.call("tasks/cancel", json!({ "id": first }));
     let context = server.call("tasks/get", json!({ "id": first }))["result"]["contextId"].clone();
-    server.pass(6 * HOUR);
-    let second = server.say(json!({ "contextId": context }));
-    server.pass(20 * HOUR);
-    assert_eq!(server.on_disk().len(), 2, "it is what the second remembers");
-    server.pass(4 * HOUR);
-    assert_eq!(server.shown(&second), "completed");
-    server.pass(13 * HOUR);
-    assert_eq!(server.on_disk(), [""; 0], "they go together");
-    assert_eq!(server.shown(&first), "-32001");
+    server.advance(6 * HOUR);
+    let second = server.prompt(json!({ "contextId": context }));
+    server.advance(20 * HOUR);
+    assert_eq!(server.on_disk().len(), 2, "the second task continues the conversation of the first");
+    server.advance(4 * HOUR);
+    assert_eq!(server.shown_state(&second), "completed");
+    server.advance(13 * HOUR);
+    assert_eq!(server.on_disk(), [""; 0], "both are deleted together");
+    assert_eq!(server.shown_state(&first), "-32001");
 }
 
 #[test]
 fn a_question_has_the_same_deadline_after_a_restart() {
     let mut server = TestServer::new(Times { answer_ms: Some(HOUR), ..TIMES });
-    server.calls = true;
-    let task = server.say(json!({}));
-    server.calls = false;
-    server.pass(HOUR / 2);
+    server.makes_call = true;
+    let task = server.prompt(json!({}));
+    server.makes_call = false;
+    server.advance(HOUR / 2);
     server.restart();
-    assert_eq!(server.shown(&task), "input-required");
-    server.pass(HOUR / 2 - 1_000);
+    assert_eq!(server.shown_state(&task), "input-required");
+    server.advance(HOUR / 2 - 1_000);
     let open = |server: &mut TestServer| server.state(&task.as_str().into());
     assert_eq!(open(&mut server).asked().count(), 1);
-    server.pass(1_000);
+    server.advance(1_000);
     let state = open(&mut server);
     assert_eq!(state.asked().count(), 0);
     assert!(state.is_idle());
 }
 
 #[test]
-fn for_ever_means_for_ever() {
+fn without_limits_tasks_are_kept_for_ever() {
     let mut server = TestServer::new(Times { idle_ms: None, retention_ms: None, ..TIMES });
-    let (idle, over) = (server.say(json!({})), server.say(json!({})));
+    let (idle, over) = (server.prompt(json!({})), server.prompt(json!({})));
     server.call("tasks/cancel", json!({ "id": over }));
-    server.pass(10_000 * HOUR);
-    assert_eq!(server.shown(&idle), "input-required");
-    assert_eq!(server.shown(&over), "canceled");
+    server.advance(10_000 * HOUR);
+    assert_eq!(server.shown_state(&idle), "input-required");
+    assert_eq!(server.shown_state(&over), "canceled");
 }
 
-/// What is sent on a stream, frame by frame.
-fn frames(heard: &str) -> Vec<Value> {
-    let lines = heard.lines().filter_map(|line| line.strip_prefix("data: "));
-    let whole = lines.map(|line| serde_json::from_str(line).expect("JSON in a frame"));
-    whole.collect()
+/// The frames of a stream.
+fn frames(received: &str) -> Vec<Value> {
+    let lines = received.lines().filter_map(|line| line.strip_prefix("data: "));
+    lines.map(|line| serde_json::from_str(line).expect("JSON in a frame")).collect()
 }
 
 #[test]
 fn a_strict_acknowledgement_waits_for_the_disk() {
     let strict = RequestPolicy { durability: Durability::Strict, ..RequestPolicy::default() };
-    for (method, strictly) in
+    for (method, is_strict) in
         [("message/send", true), ("message/stream", true), ("message/send", false), ("message/stream", false)]
     {
-        let request_policy = if strictly { strict } else { RequestPolicy::default() };
+        let request_policy = if is_strict { strict } else { RequestPolicy::default() };
         let mut server = TestServer::with(TIMES, conversational(), request_policy);
-        server.stuck = true;
-        let conn = server.ask(method, prompt());
-        let heard = server.heard(conn);
-        assert_eq!(heard.contains("\"result\""), !strictly, "{method}: {heard}");
-        assert_eq!(server.syncs.len(), usize::from(strictly), "{method}");
-        if strictly {
-            // What came behind the prompt in the meantime is not waited for a second time.
+        server.is_disk_stuck = true;
+        let conn = server.send(method, prompt());
+        let received = server.received(conn);
+        assert_eq!(received.contains("\"result\""), !is_strict, "{method}: {received}");
+        assert_eq!(server.syncs.len(), usize::from(is_strict), "{method}");
+        if is_strict {
+            // The response does not wait for events that followed the prompt in the meantime.
             let (task, upto) = server.syncs.remove(0);
             server.core.input(Input::Synced { task, upto, result: Ok(()) }, server.now);
-            let heard = server.heard(conn);
-            assert!(heard.contains("\"input-required\""), "{method}: {heard}");
+            let received = server.received(conn);
+            assert!(received.contains("\"input-required\""), "{method}: {received}");
             assert_eq!(server.syncs, [], "{method}");
         }
     }
 }
 
 #[test]
-fn what_cannot_be_made_safe_is_not_acknowledged() {
+fn a_prompt_that_cannot_be_flushed_is_not_acknowledged() {
     let request_policy = RequestPolicy { durability: Durability::Strict, ..RequestPolicy::default() };
     for method in ["message/send", "message/stream"] {
         let mut server = TestServer::with(TIMES, conversational(), request_policy);
-        server.stuck = true;
-        let conn = server.ask(method, prompt());
-        server.heard(conn);
+        server.is_disk_stuck = true;
+        let conn = server.send(method, prompt());
+        server.received(conn);
         let (task, upto) = server.syncs.remove(0);
         let failed = Err(StoreError::new("the disk is full"));
         server.core.input(Input::Synced { task, upto, result: failed }, server.now);
-        let heard = server.heard(conn);
-        assert!(heard.contains("the disk is full"), "{method}: {heard}");
-        assert!(!heard.contains("\"result\""), "{method}: {heard}");
+        let received = server.received(conn);
+        assert!(received.contains("the disk is full"), "{method}: {received}");
+        assert!(!received.contains("\"result\""), "{method}: {received}");
     }
 }
 
 #[test]
-fn a_turn_outlives_its_client_unless_it_is_switched_to_abort() {
+fn a_turn_continues_without_its_client_unless_the_server_aborts_it() {
     for (disconnect, profile, aborts) in [
         (Disconnect::GoesOn, "coder", false),
         (Disconnect::Aborts, "coder", true),
@@ -418,43 +421,43 @@ fn a_turn_outlives_its_client_unless_it_is_switched_to_abort() {
             ..Switches::default()
         };
         let mut server = TestServer::with(TIMES, switches, request_policy);
-        server.silent = true;
-        let conn = server.ask("message/stream", prompt());
-        let first = frames(&server.heard(conn)).remove(0);
+        server.is_model_silent = true;
+        let conn = server.send("message/stream", prompt());
+        let first = frames(&server.received(conn)).remove(0);
         let task = first["result"]["id"].as_str().expect("a task").to_owned();
         server.core.input(Input::Broke { conn }, server.now);
         assert_eq!(server.core.has_more(), aborts);
         server.settle();
         let state = if aborts { "input-required" } else { "working" };
-        assert_eq!(server.shown(&task), state, "{disconnect:?} {profile}");
+        assert_eq!(server.shown_state(&task), state, "{disconnect:?} {profile}");
         assert_eq!(server.stopped, usize::from(aborts));
     }
 }
 
-/// A client that only watches can go: the turn is another's.
+/// The turn continues when a subscriber disconnects that has not sent the prompt.
 #[test]
 fn only_the_client_of_a_turn_aborts_it() {
     let request_policy = RequestPolicy { disconnect: Disconnect::Aborts, ..RequestPolicy::default() };
     let mut server = TestServer::with(TIMES, conversational(), request_policy);
-    server.silent = true;
-    let conn = server.ask("message/stream", prompt());
-    let first = frames(&server.heard(conn)).remove(0);
+    server.is_model_silent = true;
+    let conn = server.send("message/stream", prompt());
+    let first = frames(&server.received(conn)).remove(0);
     let task = first["result"]["id"].as_str().expect("a task").to_owned();
-    let watching = server.ask("tasks/resubscribe", json!({ "id": task }));
-    server.heard(watching);
-    server.core.input(Input::Broke { conn: watching }, server.now);
+    let subscriber = server.send("tasks/resubscribe", json!({ "id": task }));
+    server.received(subscriber);
+    server.core.input(Input::Broke { conn: subscriber }, server.now);
     server.settle();
-    assert_eq!(server.shown(&task), "working");
-    // Who will say no more is gone too, as the reference server sees it.
+    assert_eq!(server.shown_state(&task), "working");
+    // A client that closes its sending half counts as disconnected, as in the reference server.
     server.core.input(Input::Finished { conn }, server.now);
     server.settle();
-    let whole = server.call("tasks/get", json!({ "id": task }));
-    let text = &whole["result"]["status"]["message"]["parts"][0]["text"];
+    let task = server.call("tasks/get", json!({ "id": task }));
+    let text = &task["result"]["status"]["message"]["parts"][0]["text"];
     assert_eq!(text, "Execution aborted by client.");
 }
 
 #[test]
-fn the_reference_servers_own_state_is_shown_first_when_wanted() {
+fn the_persisted_state_of_the_reference_server_is_in_the_first_event_if_configured() {
     let persisted = json!({
         "__persistedState": {
             "_agentSettings": {"kind": "agent-settings", "workspacePath": "/w", "isTrusted": true},
@@ -464,25 +467,25 @@ fn the_reference_servers_own_state_is_shown_first_when_wanted() {
     for emits in [false, true] {
         let switches = Switches { emit_persisted_state: emits, ..conversational() };
         let mut server = TestServer::with(TIMES, switches, RequestPolicy::default());
-        let conn = server.ask("message/stream", prompt());
-        let first = frames(&server.heard(conn)).remove(0)["result"].take();
+        let conn = server.send("message/stream", prompt());
+        let first = frames(&server.received(conn)).remove(0)["result"].take();
         let mut expected = if emits { persisted.clone() } else { json!({}) };
         if emits {
             expected["_contextId"] = first["contextId"].clone();
         }
-        let shown = first.get("metadata").cloned().unwrap_or(json!({}));
-        assert_eq!(shown, expected);
+        let metadata = first.get("metadata").cloned().unwrap_or(json!({}));
+        assert_eq!(metadata, expected);
     }
 }
 
 #[test]
-fn an_extended_card_is_there_only_when_it_is_wanted() {
+fn the_extended_card_is_served_only_if_configured() {
     let switches = Switches { extended_card: true, ..Switches::default() };
     let mut server = TestServer::with(TIMES, switches, RequestPolicy::default());
-    let shown = server.call("agent/getAuthenticatedExtendedCard", json!({}));
-    assert_eq!(shown["result"]["supportsAuthenticatedExtendedCard"], true);
-    let shown = server.call("GetExtendedAgentCard", json!({}));
-    assert_eq!(shown["result"]["capabilities"]["extendedAgentCard"], true);
+    let card = server.call("agent/getAuthenticatedExtendedCard", json!({}));
+    assert_eq!(card["result"]["supportsAuthenticatedExtendedCard"], true);
+    let card = server.call("GetExtendedAgentCard", json!({}));
+    assert_eq!(card["result"]["capabilities"]["extendedAgentCard"], true);
     let mut plain = TestServer::new(TIMES);
     let refused = plain.call("agent/getAuthenticatedExtendedCard", json!({}));
     assert_eq!(refused["error"]["code"], -32007);

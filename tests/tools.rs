@@ -1,5 +1,5 @@
-//! Tools that need more than a file: questions that are answered over the wire, commands that outlive their call, the model's
-//! own view of the web. The real binary, a fake model, a client.
+//! Tools that need more than a file, tested with the real binary, a fake model and a client: questions that a client answers, commands
+//! that run in the background, and web tools that the model API carries out.
 
 mod support;
 
@@ -33,8 +33,8 @@ impl Fixture {
         Fixture { fake, server, client }
     }
 
-    /// Has the model make a call, and reads up to its question.
-    fn asked(&self, tool: &str, args: &Value) -> WaitingCall {
+    /// Has the model make a call, and reads events up to the question about the call.
+    fn ask_for_call(&self, tool: &str, args: &Value) -> WaitingCall {
         let prompt = prompt(&format!("CALL {tool} {args}"));
         let mut events = self.client.stream("message/stream", prompt);
         let event = events.until("a question", |event| asked_of(event.result()).is_some());
@@ -47,12 +47,12 @@ impl Fixture {
     }
 
     /// Has the model make a call that needs no answer, and waits for the end of the turn.
-    fn runs(&mut self, tool: &str, args: &Value) {
+    fn run_call(&mut self, tool: &str, args: &Value) {
         let prompt = prompt(&format!("CALL {tool} {args}"));
         self.client.call("message/send", prompt);
     }
 
-    /// What the model was told of its last call.
+    /// The result of the last call that the model received.
     fn result(&self) -> Value {
         let turns = self.fake.turns();
         let contents = turns.last().expect("a turn").body["contents"].clone();
@@ -65,7 +65,7 @@ impl Fixture {
 fn a_question_to_the_user_is_answered_over_the_wire() {
     let mut fixture = Fixture::new();
     let questions = json!([{"question": "Which colour?", "header": "Colour", "type": "text"}]);
-    let waiting = fixture.asked("ask_user", &json!({ "questions": questions }));
+    let waiting = fixture.ask_for_call("ask_user", &json!({ "questions": questions }));
     assert_eq!(
         waiting.data["confirmationDetails"],
         json!({"type": "ask_user", "title": "Questions", "questions": questions})
@@ -83,7 +83,7 @@ fn an_edit_shows_the_whole_file_and_changes_it() {
     std::fs::write(&file, "one\r\n  two\r\nthree\r\n").expect("the workspace is ours");
     let args =
         json!({"file_path": "a.txt", "instruction": "count on", "old_string": "two\nthree", "new_string": "2\n3"});
-    let waiting = fixture.asked("replace", &args);
+    let waiting = fixture.ask_for_call("replace", &args);
     assert_eq!(waiting.data["request"]["args"]["newContent"], "one\r\n  2\r\n3\r\n");
     let approved = approval(&waiting.task, &waiting.call, "proceed_once");
     fixture.client.call("message/send", approved);
@@ -96,7 +96,7 @@ fn an_impossible_edit_fails_without_a_question() {
     let mut fixture = Fixture::new();
     std::fs::write(fixture.server.workspace().join("a.txt"), "one\n").expect("ours");
     let args = json!({"file_path": "a.txt", "instruction": "x", "old_string": "two", "new_string": "2"});
-    fixture.runs("replace", &args);
+    fixture.run_call("replace", &args);
     let error = fixture.result()["error"].to_string();
     assert!(error.contains("old_string is not in a.txt"), "{error}");
 }
@@ -105,11 +105,11 @@ fn an_impossible_edit_fails_without_a_question() {
 fn a_background_command_ends_when_its_task_is_cancelled() {
     let mut fixture = Fixture::new();
     let args = json!({"command": "echo $$ > pid; exec sleep 1000", "is_background": true, "delay_ms": 1});
-    let waiting = fixture.asked("run_shell_command", &args);
+    let waiting = fixture.ask_for_call("run_shell_command", &args);
     let approved = approval(&waiting.task, &waiting.call, "proceed_once");
     fixture.client.call("message/send", approved);
-    let told = fixture.result()["output"].to_string();
-    assert!(told.contains("Background PID: "), "{told}");
+    let output = fixture.result()["output"].to_string();
+    assert!(output.contains("Background PID: "), "{output}");
     let pid = eventually("its number", || {
         let text = std::fs::read_to_string(fixture.server.workspace().join("pid")).ok()?;
         text.trim().parse::<u32>().ok()
@@ -123,14 +123,14 @@ fn a_background_command_ends_when_its_task_is_cancelled() {
 #[test]
 fn the_web_is_searched_and_pages_are_read_by_the_model() {
     let mut fixture = Fixture::new();
-    fixture.runs("google_web_search", &json!({"query": "what is new"}));
+    fixture.run_call("google_web_search", &json!({"query": "what is new"}));
     assert_eq!(
         fixture.result(),
         json!({"output": "Web search for \"what is new\":\n<untrusted_context>\nDone.[1]\n\nSources:\n\
             [1] A source (https://source.test/)\n</untrusted_context>"})
     );
     let args = json!({"prompt": "Summarize https://page.test/ please"});
-    let waiting = fixture.asked("web_fetch", &args);
+    let waiting = fixture.ask_for_call("web_fetch", &args);
     assert_eq!(
         waiting.data["confirmationDetails"],
         json!({"type": "info", "title": "Confirm Web Fetch", "prompt": args["prompt"], "urls": ["https://page.test/"]})
@@ -159,8 +159,8 @@ fn files_named_in_a_prompt_are_attached_and_missing_ones_are_not() {
     assert_eq!(contents.matches("none.txt").count(), 1, "{contents}");
 }
 
-/// When the window fills, the model writes down what it needs, and only that and what came after goes to it; clients still see
-/// everything.
+/// When the context window is nearly full, the model writes a summary. Later requests contain the summary in place of the messages before
+/// it; clients still see the whole conversation.
 #[test]
 fn a_long_conversation_continues_from_its_summary() {
     let home = support::TempDir::new("home");
