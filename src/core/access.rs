@@ -8,7 +8,7 @@ pub mod identity;
 #[cfg(not(feature = "identity"))]
 #[path = "access/identity/none.rs"]
 pub mod identity;
-pub mod shown;
+pub mod presented;
 #[cfg(test)]
 pub(in crate::core) mod tests;
 mod tickets;
@@ -34,8 +34,8 @@ use crate::task::fault::{Fault, FaultKind};
 use crate::task::message::Source;
 use ::core::net::{IpAddr, SocketAddr};
 use budget::{Budget, Budgets, WrongAttempts};
-use identity::{Identity, IdentitySetup};
-use shown::Shown;
+use identity::{IdentityProvider, IdentitySetup};
+use presented::Presented;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use tickets::UsedTickets;
@@ -84,8 +84,8 @@ const ENVIRONMENT: &str = "env";
 pub(in crate::core) struct Access {
     pub mode: Mode,
     comparison: Comparison,
-    known: HashMap<Arc<str>, Known>,
-    environment: Option<Known>,
+    known: HashMap<Arc<str>, KnownCredential>,
+    environment: Option<KnownCredential>,
     proxies: Vec<(IpAddr, u32)>,
     wrong: WrongAttempts,
     budgets: HashMap<Arc<str>, Budgets>,
@@ -100,12 +100,12 @@ pub(in crate::core) struct Access {
     /// Why the credentials file could not be read again.
     problem: Option<String>,
     /// When the file was last looked at, in monotonic milliseconds, and whether it is looked at again soon.
-    looked_at: u64,
+    checked_at: u64,
     is_watched: bool,
     /// Nobody was connected for a while, so the file may have changed unnoticed.
     is_outdated: bool,
     /// The proxy that names subjects.
-    pub(in crate::core) identity: Option<Identity>,
+    pub(in crate::core) identity: Option<IdentityProvider>,
 }
 
 /// A token that is valid.
@@ -119,9 +119,9 @@ struct Verified {
 /// What a new file has changed: ids of credentials.
 #[derive(Debug, Default)]
 struct Changes {
-    came: Vec<Arc<str>>,
+    added: Vec<Arc<str>>,
     changed: Vec<(Arc<str>, Change)>,
-    went: Vec<Arc<str>>,
+    removed: Vec<Arc<str>>,
 }
 
 /// What a changed credential means for clients that have shown it.
@@ -137,11 +137,11 @@ enum Change {
 
 /// A credential as it is compared.
 #[derive(Debug)]
-struct Known {
+struct KnownCredential {
     tag: Tag,
     hash: Hash,
     /// The secret before the last rotation, and until when it is accepted, in Unix milliseconds.
-    was: Option<(Tag, u64)>,
+    former: Option<(Tag, u64)>,
     not_after: Option<u64>,
     rate: Rate,
     principal: Arc<Principal>,
@@ -152,10 +152,10 @@ struct Known {
 impl Access {
     pub fn new(setup: AccessSetup) -> Access {
         let comparison = Comparison::new(&setup.random);
-        let environment = setup.environment.map(|hash| Known {
+        let environment = setup.environment.map(|hash| KnownCredential {
             tag: comparison.tag(&hash),
             hash,
-            was: None,
+            former: None,
             not_after: None,
             rate: Rate::default(),
             principal: Arc::new(Principal { credential: Some(ENVIRONMENT.into()), ..Principal::operator() }),
@@ -175,10 +175,10 @@ impl Access {
             used_tickets: UsedTickets::default(),
             end_armed: None,
             problem: None,
-            looked_at: 0,
+            checked_at: 0,
             is_watched: false,
             is_outdated: false,
-            identity: setup.identity.map(Identity::new),
+            identity: setup.identity.map(IdentityProvider::new),
         };
         access.replace(setup.credentials);
         access
@@ -189,10 +189,10 @@ impl Access {
         let before = std::mem::take(&mut self.known);
         self.former_used.clear();
         for credential in file.credentials {
-            let known = Known {
+            let known = KnownCredential {
                 tag: self.comparison.tag(&credential.sha256),
                 hash: credential.sha256,
-                was: credential.was.as_ref().map(|was| (self.comparison.tag(&was.sha256), was.until.unix_ms)),
+                former: credential.was.as_ref().map(|was| (self.comparison.tag(&was.sha256), was.until.unix_ms)),
                 not_after: credential.not_after.as_ref().map(|time| time.unix_ms),
                 rate: credential.rate.unwrap_or_default(),
                 principal: Arc::new(credential.principal()),
@@ -204,16 +204,16 @@ impl Access {
         let mut changes = Changes::default();
         for (id, old) in &before {
             match self.known.get(id) {
-                None => changes.went.push(id.clone()),
+                None => changes.removed.push(id.clone()),
                 Some(new) if old.read == new.read => {}
                 Some(new) => changes.changed.push((id.clone(), old.change_to(new))),
             }
         }
-        let came = self.known.keys().filter(|id| !before.contains_key(*id));
-        changes.came = came.cloned().collect();
-        changes.came.sort_unstable();
+        let added = self.known.keys().filter(|id| !before.contains_key(*id));
+        changes.added = added.cloned().collect();
+        changes.added.sort_unstable();
         changes.changed.sort_unstable();
-        changes.went.sort_unstable();
+        changes.removed.sort_unstable();
         changes
     }
 
@@ -239,7 +239,7 @@ impl Access {
         // A token of an unknown form can only be that of the environment.
         let candidate = known.or(self.environment.as_ref());
         let is_current = self.comparison.is_equal(token, candidate.map(|known| &known.tag));
-        let was = candidate.and_then(|known| known.was.as_ref()).filter(|(_, until)| now.unix_ms < *until);
+        let was = candidate.and_then(|known| known.former.as_ref()).filter(|(_, until)| now.unix_ms < *until);
         let is_former = self.comparison.is_equal(token, was.map(|(tag, _)| tag));
         let known = candidate.filter(|_| is_current || is_former)?;
         let is_valid = known.not_after.is_none_or(|end| now.unix_ms < end);
@@ -319,9 +319,9 @@ fn forwarded_address(text: &str) -> Option<IpAddr> {
     text.parse().or_else(|_| with_port()).ok().map(|address: IpAddr| address.to_canonical())
 }
 
-impl Known {
+impl KnownCredential {
     /// What the new credential of this name means for clients that showed this one.
-    fn change_to(&self, new: &Known) -> Change {
+    fn change_to(&self, new: &KnownCredential) -> Change {
         let (Some(old), Some(new)) = (&self.read, &new.read) else {
             return Change::SecretWithdrawn;
         };
@@ -353,7 +353,7 @@ impl Core {
         if self.settings.host_policy.is_preflight(request) {
             return Ok(Sender::Known);
         }
-        if matches!(Shown::of(request), Ok(Shown::Ticket(_)))
+        if matches!(Presented::of(request), Ok(Presented::Ticket(_)))
             && let Err(fault) = self.settings.host_policy.check_host(request)
         {
             self.operation.metrics.refuse(Refused::Host);
@@ -362,7 +362,7 @@ impl Core {
         }
         // A tool's process could use the server's own socket without a credential.
         let is_own_socket = self.access.mode == Mode::Token && link == Link::Unix;
-        let shows_nothing = Shown::of(request) == Ok(Shown::Nothing);
+        let shows_nothing = Presented::of(request) == Ok(Presented::Nothing);
         if is_own_socket && peer == Peer::MaybeTool && shows_nothing && !guard::is_public(request) {
             return Ok(Sender::ToIdentify);
         }
@@ -383,8 +383,9 @@ impl Core {
             return Ok(Arc::new(Principal::nobody()));
         };
         let (address, known) = (conn.client_address, conn.principal.clone());
-        let shown = Shown::of(request);
-        let (shows_nothing, shows_ticket) = (shown == Ok(Shown::Nothing), matches!(shown, Ok(Shown::Ticket(_))));
+        let shown = Presented::of(request);
+        let (shows_nothing, shows_ticket) =
+            (shown == Ok(Presented::Nothing), matches!(shown, Ok(Presented::Ticket(_))));
         let is_operator = match (self.access.mode, conn.link, conn.peer) {
             (Mode::Local, _, peer) => matches!(peer, Peer::SameUser | Peer::MaybeTool),
             (Mode::Token, Link::Unix, Peer::SameUser) => shows_nothing,
@@ -425,31 +426,31 @@ impl Core {
         let is_browser = request.headers.iter().any(|(name, _)| name == "origin" || name.starts_with("sec-fetch-"));
         let refusal =
             |shown: bool, message: &str| Fault::new(FaultKind::Unauthenticated { shown, basic: !is_browser }, message);
-        let shown = Shown::of(request).map_err(|why| Fault::new(FaultKind::InvalidRequest, why))?;
+        let shown = Presented::of(request).map_err(|why| Fault::new(FaultKind::InvalidRequest, why))?;
         // A credential wins over the token of a proxy.
         let identity = self.access.identity.as_ref();
         let sent = identity.and_then(|identity| identity.token(request));
         let named = sent.filter(|named| match &shown {
-            Shown::Nothing => true,
-            Shown::Token(token) => token == named,
-            Shown::Named { .. } | Shown::Ticket(_) => false,
+            Presented::Nothing => true,
+            Presented::Token(token) => token == named,
+            Presented::Basic { .. } | Presented::Ticket(_) => false,
         });
         let token = match &shown {
-            Shown::Nothing if named.is_some() => None,
-            Shown::Nothing if self.access.has_none() => {
+            Presented::Nothing if named.is_some() => None,
+            Presented::Nothing if self.access.has_no_credentials() => {
                 let message = "This server has no credentials yet. Its operator gives it some with A2A_TOKEN or \
                                A2A_CREDENTIALS_FILE.";
                 return Err(refusal(false, message));
             }
-            Shown::Nothing => {
+            Presented::Nothing => {
                 return Err(refusal(false, "This server needs a credential: send Authorization: Bearer TOKEN."));
             }
-            Shown::Ticket(_) => None,
-            Shown::Token(token) => Some(token.as_str()),
-            Shown::Named { id, token } => Some(token.as_str()).filter(|token| token::credential(token) == Some(id)),
+            Presented::Ticket(_) => None,
+            Presented::Token(token) => Some(token.as_str()),
+            Presented::Basic { id, token } => Some(token.as_str()).filter(|token| token::credential(token) == Some(id)),
         };
         let found = match (&shown, named) {
-            (Shown::Ticket(ticket), _) => self.access.redeem(ticket, request, now)?,
+            (Presented::Ticket(ticket), _) => self.access.redeem(ticket, request, now)?,
             (_, Some(named)) => {
                 let principal = self.identify_token(named, now);
                 principal.map(|principal| Verified { principal, rate: Rate::default(), is_former: false })
@@ -535,7 +536,7 @@ impl Access {
     }
 
     /// Whether nobody can be admitted by a token.
-    fn has_none(&self) -> bool {
+    fn has_no_credentials(&self) -> bool {
         self.known.is_empty() && self.environment.is_none() && self.identity.is_none()
     }
 

@@ -1,9 +1,9 @@
 //! The audit: entries are made when events are decided, written before the journals in each turn, and flushed before a tool starts that
-//! waits for its journal to be flushed. So what is in a journal or was started is in the audit. The reverse need not be true: an entry
-//! may tell of an event that could not be written after it.
+//! waits for its journal to be flushed. So everything that is in a journal or was started is in the audit. The reverse need not be true:
+//! an entry may be about an event that could not be written after it.
 //!
-//! If the audit cannot be written, the journals of tasks that entries tell of are not written either. Such a task behaves as if its
-//! journal could not be written: nothing of it is shown or started, reading goes on, and the write is tried again.
+//! If the audit cannot be written, the journals of tasks with unwritten entries are not written either. Such a task behaves as if its
+//! journal could not be written: its new events are not shown, no job starts, it can be read, and the write is tried again.
 
 mod refusals;
 #[cfg(test)]
@@ -33,14 +33,14 @@ use serde_json::json;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// What the audit of a server is made from.
+/// The settings of the audit.
 pub struct AuditSetup {
     /// The name of the chain: the id of the server.
     pub chain: String,
     /// The last line that is in the file.
     pub head: Head,
     pub texts: Texts,
-    /// What the first entry of this run says.
+    /// The details of the first entry of this run.
     pub began: What,
 }
 
@@ -50,35 +50,37 @@ pub(in crate::core) struct Audit {
     texts: Texts,
     /// Lines that are not in the file yet.
     pending: Vec<u8>,
-    /// Up to these entries the file survives the end of the process, and a power failure.
+    /// The last entry that is in the file, and the last one that was flushed.
     written: u64,
     synced: u64,
+    /// A flush is under way.
     syncing: bool,
     problem: Option<Problem>,
     /// [`Timer::Audit`] is armed to try a failed write again.
     retry_armed: bool,
-    /// The log was last told of a problem, in monotonic milliseconds.
-    told: Option<u64>,
-    /// Whoever sent the request that is being carried out.
+    /// When a problem was last logged, in monotonic milliseconds.
+    logged_ms: Option<u64>,
+    /// The sender of the request that is being carried out.
     actor: Option<Actor>,
-    /// Who wants tasks deleted that a shared store has not deleted yet. It refuses that where another task continues them.
+    /// Tasks that a shared store was asked to delete, and who asked for that. The entry is made when the store has done it.
     deleting: HashMap<TaskId, Actor>,
-    /// What is started when these entries are written.
+    /// Outputs that wait until the entry with this number is written.
     held: Vec<(u64, Out)>,
     /// Tasks with jobs that wait for a flush.
     waiting: Vec<TaskId>,
     refusals: Refusals,
 }
 
+/// Why the audit cannot be written.
 struct Problem {
     error: StoreError,
-    /// For health: without names of files.
+    /// The text for `/health`, without names of files.
     shown: String,
-    /// A flush failed: nobody knows what of the file is on the disk, so nothing more is written by this process.
+    /// A flush has failed: it is not known how much of the file is on the disk, so this process writes no more.
     is_final: bool,
 }
 
-/// Whoever sent a request.
+/// The sender of a request.
 #[derive(Clone, Default)]
 struct Actor {
     who: Who,
@@ -99,7 +101,7 @@ impl Audit {
             syncing: false,
             problem: None,
             retry_armed: false,
-            told: None,
+            logged_ms: None,
             actor: None,
             deleting: HashMap::new(),
             held: Vec::new(),
@@ -114,21 +116,21 @@ impl Audit {
         self.head.add(entry, unix_ms, &mut self.pending);
     }
 
-    /// Adds what an event of a task is recorded as; the task's state is the one before it. Gives the event that has to be recorded
-    /// right before it, if it ends a turn or the task: the head of the chain.
+    /// Adds the entry for an event of a task, whose state is the one before the event. If the event ends a turn or the task, returns the
+    /// event that has to be recorded right before it: it names the head of the chain.
     pub fn note(&mut self, loaded: &mut LoadedTask, event: &Event, now: Now) -> Option<Event> {
         let ends = matches!(event, Event::TurnEnded { .. } | Event::Closed { .. });
         let noted = self.texts.of_event(&loaded.state, event);
         // The end of a task follows that of its turn at once: one head is enough for both.
-        let is_due = ends && (noted.is_some() || loaded.audited != self.head.n);
+        let is_due = ends && (noted.is_some() || loaded.logged_audit_entry != self.head.n);
         let next = loaded.state.seq.next();
         let seq = if is_due { next.next() } else { next };
         if let Some((kind, cause, what)) = noted {
             self.add_of_task(&loaded.state.created.task.clone(), seq, kind, cause, what, now);
-            loaded.audit = self.head.n;
+            loaded.audit_entry = self.head.n;
         }
         is_due.then(|| {
-            (loaded.audit, loaded.audited) = (self.head.n, self.head.n);
+            (loaded.audit_entry, loaded.logged_audit_entry) = (self.head.n, self.head.n);
             Event::Audited { chain: self.chain.clone(), n: self.head.n, hash: self.head.hash.clone() }
         })
     }
@@ -138,7 +140,7 @@ impl Audit {
         let event = Event::Created(loaded.state.created.clone());
         if let Some((kind, cause, what)) = self.texts.of_event(&loaded.state, &event) {
             self.add_of_task(&loaded.state.created.task.clone(), Seq(1), kind, cause, what, now);
-            loaded.audit = self.head.n;
+            loaded.audit_entry = self.head.n;
         }
     }
 
@@ -152,9 +154,9 @@ impl Audit {
         self.add(&entry, now.unix_ms);
     }
 
-    /// Why a task's journal may not be written: entries about it are not in the audit.
+    /// Why a task's journal must not be written: entries about the task could not be written.
     pub fn blocks(&self, loaded: &LoadedTask) -> Option<StoreError> {
-        let problem = self.problem.as_ref().filter(|_| loaded.audit > self.written)?;
+        let problem = self.problem.as_ref().filter(|_| loaded.audit_entry > self.written)?;
         let message = format!("the audit cannot be written: {}", problem.error.message);
         let hint = format!("the audit cannot be written: {}", problem.hint());
         Some(StoreError { message, hint: Some(hint), lasts: problem.error.lasts })
@@ -162,10 +164,10 @@ impl Audit {
 
     /// Whether the entries about a task are flushed.
     pub fn is_synced(&self, loaded: &LoadedTask) -> bool {
-        self.synced >= loaded.audit
+        self.synced >= loaded.audit_entry
     }
 
-    /// Has the audit flushed, and the task looked at afterwards.
+    /// Requests a flush, unless one is under way. The task is released when it is done.
     pub fn sync_for(&mut self, task: &TaskId) -> Option<Out> {
         if !self.waiting.contains(task) {
             self.waiting.push(task.clone());
@@ -174,7 +176,7 @@ impl Audit {
         begins.then(|| Out::Store(StoreRequest::SyncAudit { upto: self.written }))
     }
 
-    /// Whether there is something to write that waits for no timer.
+    /// Whether there are lines that the next turn of the loop writes.
     pub fn has_more(&self) -> bool {
         !self.pending.is_empty() && self.problem.is_none()
     }
@@ -185,12 +187,12 @@ impl Audit {
         self.syncing && self.waiting.contains(task)
     }
 
-    /// Who causes what happens now: the server, unless a request is being carried out.
+    /// Who is named in entries now: the sender of the request that is being carried out, or else the server.
     fn by_whom(&self) -> Actor {
         self.actor.clone().unwrap_or_else(|| Actor { who: Who::server(), request: None })
     }
 
-    /// What follows is not caused by the request that was carried out last.
+    /// The request that was carried out has ended: later entries do not name its sender.
     pub fn forget_actor(&mut self) {
         self.actor = None;
     }
@@ -203,7 +205,7 @@ impl Problem {
 }
 
 impl Core {
-    /// Why the audit cannot be written, if it cannot, without names of files. Nothing that changes something starts meanwhile.
+    /// Why the audit cannot be written, without names of files. Meanwhile no work starts that changes anything.
     pub fn audit_problem(&self) -> Option<&str> {
         self.audit.as_ref()?.problem.as_ref().map(|problem| problem.shown.as_str())
     }
@@ -215,14 +217,14 @@ impl Core {
         }
     }
 
-    /// Has the file of the audit opened again, in case somebody moved it away. The result goes to the log.
+    /// Opens the file of the audit again, because the operator may have moved it. An error goes to the log.
     pub fn reopen_audit(&mut self) {
         if self.audit.is_some() {
             self.out.push(Out::Store(StoreRequest::ReopenAudit));
         }
     }
 
-    /// Everything until the next input is done for this caller.
+    /// Entries name this caller until the next input.
     pub(in crate::core) fn act_as(&mut self, caller: &Caller) {
         if self.audit.is_some() {
             let actor = self.actor(caller);
@@ -232,21 +234,21 @@ impl Core {
         }
     }
 
-    /// The same for a request that came through another instance, which knows where its client is.
+    /// As [`Core::act_as`], for the sender of a request that came through another instance. Only that instance knows the client's address.
     pub(in crate::core) fn act_for(&mut self, by: &Source, request: &str) {
         if let Some(audit) = &mut self.audit {
             audit.actor = Some(Actor { who: Who::of(by), request: Some(request.to_owned()) });
         }
     }
 
-    /// A request that came through another instance is refused: its client may not make it.
-    pub(in crate::core) fn audit_refused_left(&mut self, by: &Source, task: &TaskId, now: Now) {
+    /// Adds an entry about a refused request that came through another instance: its sender lacks the right for it.
+    pub(in crate::core) fn audit_refused_inbox_request(&mut self, by: &Source, task: &TaskId, now: Now) {
         let what = What::default().with("reason", "right");
         let entry = Entry { task: Some(task.clone()), ..Entry::new(Kind::Denied, Who::of(by), what) };
         self.audit(&entry, now);
     }
 
-    /// Who a caller is in the audit. All that is known of the sender of a request comes from here.
+    /// A caller as entries name it. Everything that the audit has of the sender of a request comes from here.
     fn actor(&self, caller: &Caller) -> Actor {
         let peer = self.audited_peer(caller.conn);
         let credential = caller.principal.credential.as_deref().map(str::to_owned);
@@ -276,7 +278,7 @@ impl Core {
         changes.then(|| Fault::new(FaultKind::Storage, text))
     }
 
-    /// Starts something when the entries about it are written.
+    /// Passes an output to the shell as soon as the entries about it are written.
     pub(in crate::core) fn start_after_audit(&mut self, out: Out) {
         match &mut self.audit {
             Some(audit) if audit.written < audit.head.n => audit.held.push((audit.head.n, out)),
@@ -284,13 +286,13 @@ impl Core {
         }
     }
 
-    /// A rule is kept for later sessions.
+    /// Adds an entry about a rule that is saved for later sessions.
     pub(in crate::core) fn audit_saved(&mut self, task: &TaskId, rule: &Rule, now: Now) {
         self.audit_of_task(Kind::Saved, task, |texts| What::default().with("rule", texts.value(&json!(rule))), now);
     }
 
-    /// A task is about to be deleted, by whoever asked for it or because it is old. What a shared store is asked for is recorded when it has
-    /// done it.
+    /// Adds an entry about a task that is about to be deleted, because a client asked for it or because it has expired. In a shared store
+    /// the entry is added after the deletion, because the store may refuse it.
     pub(in crate::core) fn audit_deleting(&mut self, task: &TaskId, now: Now) {
         if self.settings.shared_store.is_none() {
             return self.audit_of_task(Kind::Deleted, task, |_| What::default(), now);
@@ -301,7 +303,7 @@ impl Core {
         }
     }
 
-    /// A shared store has deleted a task, or refused that.
+    /// A shared store has deleted a task, or refused to: adds the entry about the deletion.
     pub(in crate::core) fn audit_deleted(&mut self, task: &TaskId, is_removed: bool, now: Now) {
         if let Some(audit) = &mut self.audit
             && let Some(Actor { who, request }) = audit.deleting.remove(task)
@@ -312,7 +314,7 @@ impl Core {
         }
     }
 
-    /// This instance owns a task from now on, has lost it, or gives it up; only in a shared store.
+    /// Adds an entry about a task in a shared store that this instance has claimed, lost or released.
     pub(in crate::core) fn audit_ownership(&mut self, kind: Kind, task: &TaskId, epoch: u64, now: Now) {
         if let Some(store) = &self.settings.shared_store {
             let what = What::default().with("instance", &*store.instance).with("epoch", epoch);
@@ -342,7 +344,7 @@ impl Core {
         self.audit(&Entry { kind, who, request, task: task.cloned(), seq: None, what }, now);
     }
 
-    /// The server ends.
+    /// Adds the last entry: the server ends.
     pub(in crate::core) fn audit_ended(&mut self, now: Now) {
         self.count_refusals_out(now, u64::MAX);
         self.audit(&Entry::new(Kind::Ended, Who::server(), What::default()), now);
@@ -350,7 +352,7 @@ impl Core {
 
     // The file.
 
-    /// Writes what was added since the last time, in one write, before any journal.
+    /// Writes the entries that were added since the last turn, in one write, before any journal.
     pub(in crate::core) fn append_audit(&mut self, store: &mut dyn Store, now: Now) {
         let is_over = self.is_over();
         let Some(audit) = self.audit.as_mut() else {
@@ -385,6 +387,7 @@ impl Core {
         }
     }
 
+    /// A write or a flush of the audit has failed: reports that, and arms a retry.
     fn audit_fails(&mut self, error: StoreError, now: Now) {
         let Some(audit) = &mut self.audit else {
             return;
@@ -400,13 +403,13 @@ impl Core {
             self.timers.arm(now.mono_ms + self.settings.limits.store_retry_ms, Timer::Audit);
         }
         let pause = self.settings.limits.store_log_ms;
-        if audit.told.is_none_or(|told| now.mono_ms >= told + pause) {
-            audit.told = Some(now.mono_ms);
+        if audit.logged_ms.is_none_or(|logged| now.mono_ms >= logged + pause) {
+            audit.logged_ms = Some(now.mono_ms);
             self.out.push(Out::Log { level: Level::Error, text });
         }
     }
 
-    /// A failed write is tried again in this turn.
+    /// Tries a failed write again in this turn of the loop.
     pub(in crate::core) fn audit_is_due(&mut self) {
         if let Some(audit) = &mut self.audit {
             audit.retry_armed = false;
@@ -436,7 +439,7 @@ impl Core {
                         problem.hint()
                     );
                 }
-                // What waits for the flush can never start, so the turn fails instead of waiting for ever.
+                // Tools that wait for the flush can never start, so their turns fail instead of waiting for ever.
                 for task in waiting {
                     let _ = self.drive(&task, Input::Fail(text.clone()), now);
                 }

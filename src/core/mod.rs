@@ -177,7 +177,7 @@ impl Core {
         if let Some(conn) = self.connections.get_mut(key) {
             conn.end_input();
             let subs = conn.subs.clone();
-            self.readers.abort_owned(&subs);
+            self.readers.abort_turns_of(&subs);
             self.read_on(key, now);
         }
     }
@@ -238,7 +238,7 @@ impl Core {
         self.note_closed(&mut conn);
         self.connections.clients_changed |= conn.client.is_some();
         self.readers.followers.retain(|follower| *follower != key);
-        self.readers.abort_owned(&conn.subs);
+        self.readers.abort_turns_of(&conn.subs);
         for sub in conn.subs {
             self.unsubscribe(sub);
         }
@@ -299,7 +299,7 @@ impl Core {
                 Timer::Summaries => self.disk.summaries_armed = false,
                 Timer::Probe => self.out.push(Out::Store(StoreRequest::Probe)),
                 Timer::Load(task) => self.out.push(Out::Store(StoreRequest::Load { task })),
-                Timer::InstanceStatus => self.ask_shared(SharedRequest::Look),
+                Timer::InstanceStatus => self.ask_shared(SharedRequest::Status),
                 Timer::Follow(task) => self.follow_is_due(&task, now),
                 Timer::Waiting(sub) => self.stop_waiting(sub),
                 Timer::Greeting(conn) => self.greet(conn),
@@ -308,7 +308,7 @@ impl Core {
                 Timer::Audit => self.audit_is_due(),
                 Timer::Refusals => self.count_refusals_out(now, now.mono_ms),
                 Timer::Shutdown => self.end_phase(now),
-                Timer::Credentials => self.look_at_credentials(),
+                Timer::Credentials => self.check_credentials_file(),
                 Timer::AccessEnds => self.end_expired(now),
                 Timer::Identity => self.fetch_keys(now),
             }

@@ -9,7 +9,7 @@
 use crate::a2a;
 use crate::base::clock::Now;
 use crate::base::id::{ConfigId, Seq, TaskId};
-use crate::core::readers::subscription::Wants;
+use crate::core::readers::subscription::Intent;
 use crate::core::requests::Caller;
 use crate::core::requests::answer::explain;
 use crate::core::tasks::loaded_task::LoadedTask;
@@ -94,8 +94,8 @@ impl Core {
         }
         let hooks = |core: &Core| core.tasks[task].state.hooks.clone();
         let wants = match ask {
-            Push::Set(_) | Push::Delete(_) => Wants::Change,
-            Push::Get(_) | Push::List => Wants::Read,
+            Push::Set(_) | Push::Delete(_) => Intent::Change,
+            Push::Get(_) | Push::List => Intent::Read,
         };
         let response = match ask {
             Push::Set(wish) => {
@@ -120,7 +120,7 @@ impl Core {
             }
         };
         let reply = self.answer_after(caller, task, response);
-        self.note_wish(reply, wants);
+        self.set_intent(reply, wants);
         Ok(())
     }
 

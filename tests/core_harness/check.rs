@@ -47,7 +47,7 @@ impl Core {
         );
         let health = &self.disk.health;
         assert!(
-            !health.is_store_broken() || health.has_trial(),
+            !health.is_store_broken() || health.has_probe(),
             "the problem with the disk would be reported for ever"
         );
         self.check_conns();
@@ -124,8 +124,11 @@ impl Core {
                 assert!(waits, "a job of {task} was forgotten");
             }
             let held = loaded.subs.iter().filter_map(|key| self.readers.get(*key));
-            for sub in held.filter(|sub| sub.safe > loaded.synced) {
-                assert!(loaded.syncing || loaded.shown() < sub.safe, "an acknowledgement of {task} was forgotten");
+            for sub in held.filter(|sub| sub.required_sync > loaded.synced) {
+                assert!(
+                    loaded.syncing || loaded.shown() < sub.required_sync,
+                    "an acknowledgement of {task} was forgotten"
+                );
             }
             for key in &loaded.subs {
                 assert!(self.readers.get(*key).is_some(), "{task} has a reader that is gone");
@@ -135,7 +138,7 @@ impl Core {
             self.check_events(loaded, streams.map(|sub| sub.view).collect());
             self.check_hooks(task, loaded);
             for sub in loaded.subs.iter().filter_map(|key| self.readers.get(*key)) {
-                let keeps = sub.cold.as_ref().is_some_and(|cold| !cold.asked);
+                let keeps = sub.cold.as_ref().is_some_and(|cold| !cold.awaits_page);
                 assert!(
                     !keeps || sub.cursor < loaded.shown(),
                     "{task} has a reader that keeps a state it has no use for"
@@ -198,13 +201,13 @@ impl Core {
 
     /// A reader that waits for a page is in line or has one coming, and no other has one.
     fn check_pages(&self) {
-        let (held, line) = (self.readers.pages.held(), self.readers.pages.line());
+        let (held, line) = (self.readers.pages.held(), self.readers.pages.queue());
         assert!(held.len() <= self.settings.limits.pages, "too many pages are held");
         let mut turns: Vec<Key> = line.chain(held.iter().copied()).collect();
         turns.sort_unstable();
         assert!(turns.is_sorted_by(|a, b| a < b), "a reader has two turns");
         for (key, sub) in self.readers.iter() {
-            let reads = sub.cold.as_ref().is_some_and(|cold| cold.asked || cold.has_page());
+            let reads = sub.cold.as_ref().is_some_and(|cold| cold.awaits_page || cold.has_page());
             let turn = turns.binary_search(&key).is_ok();
             assert_eq!(reads, turn, "a reader of {} and its turn", sub.task);
         }
@@ -221,7 +224,7 @@ impl Core {
         };
         let conn = self.connections.get(sub.conn);
         let greeting_pending = conn.and_then(|conn| conn.socket()).is_some_and(|socket| socket.greeting_pending);
-        if sub.safe > loaded.synced || sub.is_encoding() || greeting_pending {
+        if sub.required_sync > loaded.synced || sub.is_encoding() || greeting_pending {
             return false;
         }
         // Above half of the buffer the socket is sure to take more, and that brings the reader back.
@@ -232,7 +235,7 @@ impl Core {
             Kind::Stream => match &sub.first {
                 Some(first) => has_room && first.seq <= loaded.shown(),
                 None => {
-                    let asked = sub.cold.as_ref().is_some_and(|cold| cold.asked);
+                    let asked = sub.cold.as_ref().is_some_and(|cold| cold.awaits_page);
                     has_room && sub.cursor < loaded.shown() && !asked
                 }
             },

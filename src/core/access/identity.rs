@@ -19,7 +19,7 @@ pub struct IdentitySetup {
     pub rules: Rules,
 }
 
-pub(in crate::core) struct Identity {
+pub(in crate::core) struct IdentityProvider {
     setup: IdentitySetup,
     keys: Vec<Key>,
     /// Until when the keys may be used, and when they were last asked for, in monotonic milliseconds.
@@ -31,11 +31,11 @@ pub(in crate::core) struct Identity {
     remembered: HashMap<[u8; 32], (Arc<Principal>, u64)>,
 }
 
-impl Identity {
-    pub fn new(setup: IdentitySetup) -> Identity {
+impl IdentityProvider {
+    pub fn new(setup: IdentitySetup) -> IdentityProvider {
         let problem = Some("the keys were not fetched yet".to_owned());
         let (keys, remembered) = (Vec::new(), HashMap::new());
-        Identity { setup, keys, usable_until: 0, asked_at: None, problem, remembered }
+        IdentityProvider { setup, keys, usable_until: 0, asked_at: None, problem, remembered }
     }
 
     /// The token of a request, in its own header field.
@@ -140,7 +140,7 @@ mod tests {
     fn core() -> TestCore {
         let mut test = TestCore::new();
         let setup = IdentitySetup { header: "x-token".into(), rules: rules() };
-        test.core.access.identity = Some(Identity::new(setup));
+        test.core.access.identity = Some(IdentityProvider::new(setup));
         // Within the time that the tokens of these tests are valid.
         test.now.unix_ms = 1_800_000_000_000;
         test
@@ -184,7 +184,8 @@ mod tests {
         let issuer = Issuer::new("1");
         let token = issuer.token(&claims());
         test.core.keys_fetched(Ok((issuer.keys(), JWKS_KEEP_LEAST_MS)), test.now);
-        let problem = |test: &TestCore| test.core.access.identity.as_ref().and_then(Identity::problem).is_some();
+        let problem =
+            |test: &TestCore| test.core.access.identity.as_ref().and_then(IdentityProvider::problem).is_some();
         assert!(!problem(&test));
         test.core.keys_fetched(Err("it is silent".into()), test.now);
         assert!(problem(&test) && is_known(&mut test, &token));

@@ -4,7 +4,7 @@ use crate::a2a;
 use crate::base::clock::Now;
 use crate::base::http::Request;
 use crate::core::Core;
-use crate::core::access::{Access, ENVIRONMENT, Known, Verified};
+use crate::core::access::{Access, ENVIRONMENT, KnownCredential, Verified};
 use crate::core::requests::Caller;
 use crate::core::requests::admission::right_missing;
 use crate::limits::access::{TICKET_MS, TICKETS};
@@ -33,13 +33,13 @@ impl UsedTickets {
 }
 
 impl Access {
-    fn known_as(&self, id: &str) -> Option<&Known> {
+    fn credential(&self, id: &str) -> Option<&KnownCredential> {
         self.known.get(id).or_else(|| self.environment.as_ref().filter(|_| id == ENVIRONMENT))
     }
 
     /// What tickets of a principal are signed with.
     fn ticket_key(&self, principal: &Principal) -> TicketKey {
-        let known = principal.credential.as_deref().and_then(|id| self.known_as(id));
+        let known = principal.credential.as_deref().and_then(|id| self.credential(id));
         known.map_or_else(|| self.process_key.clone(), |known| TicketKey::of_credential(&known.hash, &known.principal))
     }
 
@@ -50,7 +50,7 @@ impl Access {
         };
         let (owner, rate, key) = match unchecked.credential() {
             None => (Arc::new(Principal::operator()), Default::default(), self.process_key.clone()),
-            Some(id) => match self.known_as(id) {
+            Some(id) => match self.credential(id) {
                 Some(known) => {
                     let key = TicketKey::of_credential(&known.hash, &known.principal);
                     (known.principal.clone(), known.rate, key)

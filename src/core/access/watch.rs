@@ -27,23 +27,23 @@ impl Core {
             return;
         }
         access.is_watched = true;
-        let due = access.looked_at + CREDENTIALS_CHECK_MS;
+        let due = access.checked_at + CREDENTIALS_CHECK_MS;
         if now.mono_ms < due {
             return self.timers.arm(due, Timer::Credentials);
         }
         access.is_outdated = true;
-        self.look_at_credentials();
+        self.check_credentials_file();
     }
 
     /// The operator wants the credentials file looked at now.
     pub(in crate::core) fn reload_credentials(&mut self) {
         if self.access.mode == Mode::Token {
-            self.look_at_credentials();
+            self.check_credentials_file();
         }
     }
 
     /// Has the credentials file looked at.
-    pub(in crate::core) fn look_at_credentials(&mut self) {
+    pub(in crate::core) fn check_credentials_file(&mut self) {
         self.out.push(Out::ReadCredentials);
     }
 
@@ -54,7 +54,7 @@ impl Core {
 
     /// The credentials file was looked at: None if it is as before.
     pub(in crate::core) fn credentials_read(&mut self, read: Option<Result<CredentialsFile, String>>, now: Now) {
-        self.access.looked_at = now.mono_ms;
+        self.access.checked_at = now.mono_ms;
         match read {
             None => {}
             Some(Err(why)) => {
@@ -68,10 +68,10 @@ impl Core {
                 self.access.problem = None;
                 let changes = self.access.replace(file);
                 self.audit_credentials(&changes, now);
-                let Changes { changed, went, .. } = changes;
+                let Changes { changed, removed, .. } = changes;
                 let ended = changed.into_iter().filter(|(_, change)| *change != Change::Continued);
-                let went = went.into_iter().map(|id| (id, Change::SecretWithdrawn));
-                let ended: Vec<(Arc<str>, Change)> = ended.chain(went).collect();
+                let removed = removed.into_iter().map(|id| (id, Change::SecretWithdrawn));
+                let ended: Vec<(Arc<str>, Change)> = ended.chain(removed).collect();
                 if !ended.is_empty() {
                     let names: Vec<&str> = ended.iter().map(|(id, _)| &**id).collect();
                     self.out.push(Out::info(format!("credentials were changed or revoked: {}", names.join(", "))));
@@ -85,7 +85,7 @@ impl Core {
         if std::mem::take(&mut self.access.is_outdated) {
             let waiting: Vec<Key> = self.connections.iter().map(|(key, _)| key).collect();
             for key in waiting {
-                self.go_on_with(key, now);
+                self.resume_request(key, now);
             }
         }
         self.access.is_watched = self.connections.iter().next().is_some();
@@ -105,7 +105,7 @@ impl Core {
     }
 
     /// The credentials file was looked at: the request of a connection that waited for it is served.
-    fn go_on_with(&mut self, key: Key, now: Now) {
+    fn resume_request(&mut self, key: Key, now: Now) {
         let Some(conn) = self.connections.get_mut(key) else {
             return;
         };
@@ -121,10 +121,11 @@ impl Core {
 
 impl Core {
     fn audit_credentials(&mut self, changes: &Changes, now: Now) {
-        let Changes { came, changed, went } = changes;
+        let Changes { added, changed, removed } = changes;
         let changed: Vec<&Arc<str>> = changed.iter().map(|(id, _)| id).collect();
         let mut what = What::default();
-        for (name, ids) in [("came", came.iter().collect()), ("changed", changed), ("went", went.iter().collect())] {
+        for (name, ids) in [("came", added.iter().collect()), ("changed", changed), ("went", removed.iter().collect())]
+        {
             if !ids.is_empty() {
                 what = what.with(name, json!(ids));
             }

@@ -1,5 +1,5 @@
-//! Refused requests, counted per address and minute. The first one gets an entry at once; how many followed is said when the minute is
-//! over. So nobody who can connect can fill the disk, and nothing is missed.
+//! Entries about refused requests, which are counted per address and minute. The first refusal of an address gets an entry at once; a second
+//! entry says how many followed, when the minute is over. So clients cannot fill the disk, and every refusal is counted.
 
 use crate::base::clock::Now;
 use crate::base::slots::Key;
@@ -11,7 +11,7 @@ use crate::limits::audit::{AUDIT_ADDRESSES, AUDIT_COUNT_MS};
 use crate::task::audit::{Entry, Kind, What, Who};
 use std::collections::BTreeMap;
 
-/// What addresses beyond the limit are counted as.
+/// The name under which refusals of addresses beyond the limit are counted.
 const OTHERS: &str = "others";
 
 #[derive(Default)]
@@ -19,7 +19,7 @@ pub(super) struct Refusals {
     counted: BTreeMap<(Kind, Refused), Counted>,
 }
 
-/// Whose requests are refused: an address, and the credential that was shown there if it is valid.
+/// Whose requests are refused: an address, and the credential that it has shown if that is valid.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Refused {
     address: String,
@@ -33,16 +33,16 @@ impl From<&str> for Refused {
 }
 
 struct Counted {
-    /// Since the last entry.
+    /// Refusals since the last entry.
     more: u64,
-    /// The reason of the last one.
+    /// The reason of the last refusal.
     reason: &'static str,
     /// When the minute is over, in monotonic milliseconds.
     until: u64,
 }
 
 impl Refusals {
-    /// Counts a refusal. Some if it is the first of its address: the name under which it is counted.
+    /// Counts a refusal. If it is the first of its address, returns the name under which it is counted.
     fn count(&mut self, kind: Kind, refused: Refused, reason: &'static str, now: Now) -> Option<Refused> {
         let is_known = self.counted.contains_key(&(kind, refused.clone()));
         let refused = if is_known || self.counted.len() < AUDIT_ADDRESSES { refused } else { OTHERS.into() };
@@ -57,14 +57,14 @@ impl Refusals {
         Some(refused)
     }
 
-    /// The first one gets no entry of its own, so it is counted with those that follow.
+    /// Counts the first refusal of an address with those that follow, because it gets no entry of its own.
     fn put_off(&mut self, kind: Kind, refused: Refused) {
         if let Some(counted) = self.counted.get_mut(&(kind, refused)) {
             counted.more += 1;
         }
     }
 
-    /// Takes those whose minute is over at this time; gives those of which there were more.
+    /// Removes the addresses whose minute is over at this time. Returns those with refusals that have no entry yet.
     fn take(&mut self, mono_ms: u64) -> Vec<(Kind, Refused, u64, &'static str)> {
         let mut over = Vec::new();
         self.counted.retain(|(kind, refused), counted| {
@@ -79,19 +79,19 @@ impl Refusals {
 }
 
 impl Core {
-    /// A request from this address was refused ([`Kind::Denied`]), or one of a tool's process ([`Kind::ChildRefused`]). `reason` is one
-    /// of a few words.
+    /// Counts a refused request from this address ([`Kind::Denied`]), or one of a tool's process ([`Kind::ChildRefused`]). `reason` is one
+    /// of a few fixed words.
     pub fn audit_refusal(&mut self, kind: Kind, address: &str, reason: &'static str, now: Now) {
         self.count_refused_party(kind, address.into(), reason, None, now);
     }
 
-    /// The same for a connection.
+    /// As [`Core::audit_refusal`], with the address of a connection.
     pub(in crate::core) fn audit_refused_peer(&mut self, kind: Kind, conn: Key, reason: &'static str, now: Now) {
         let peer = self.audited_peer(conn).unwrap_or_default();
         self.audit_refusal(kind, &peer, reason, now);
     }
 
-    /// A call of somebody who is known was refused: it lacks a right, or wants what belongs to another subject.
+    /// Counts a refused call of an authenticated caller: the right for it is missing, or its task belongs to another subject.
     pub(in crate::core) fn audit_refused_call(&mut self, caller: &Caller, reason: &'static str, now: Now) {
         let actor = self.actor(caller);
         let address = actor.who.peer.clone().unwrap_or_default();
@@ -114,14 +114,14 @@ impl Core {
             return;
         };
         self.timers.arm(now.mono_ms + AUDIT_COUNT_MS, Timer::Refusals);
-        // Entries that cannot be written stay in memory, so there are none for these meanwhile.
+        // Entries that cannot be written stay in memory, so refusals get none meanwhile.
         match audit.problem.is_some() {
             true => audit.refusals.put_off(kind, refused),
             false => self.add_refusals(kind, refused, 1, reason, actor, now),
         }
     }
 
-    /// Adds an entry for each address whose minute is over at this time.
+    /// Adds an entry for each address whose minute is over at this time and that has refusals without an entry.
     pub(in crate::core) fn count_refusals_out(&mut self, now: Now, mono_ms: u64) {
         let Some(audit) = self.audit.as_mut() else {
             return;

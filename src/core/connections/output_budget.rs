@@ -64,7 +64,7 @@ impl Core {
         let wanted = self.used_memory() + bytes;
         if wanted > most && self.settings.limits.memory.is_some() {
             let others = wanted - self.tasks.memory;
-            self.send_away(|tasks| others + tasks.memory <= most, kept);
+            self.unload_until(|tasks| others + tasks.memory <= most, kept);
         }
         self.used_memory() + bytes <= most
     }

@@ -439,7 +439,7 @@ impl Core {
         let subs = std::mem::take(&mut conn.subs);
         conn.set_close_reason(CloseReason::Limit);
         conn.close_socket(1013, reason, now);
-        self.readers.abort_owned(&subs);
+        self.readers.abort_turns_of(&subs);
         for sub in subs {
             self.unsubscribe(sub);
         }

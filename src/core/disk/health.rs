@@ -10,7 +10,7 @@ use crate::base::id::TaskId;
 use crate::base::level::Level;
 use crate::base::slots::Key;
 use crate::core::disk::store::StoreError;
-use crate::core::readers::subscription::{Kind, Subscription, Wants};
+use crate::core::readers::subscription::{Intent, Kind, Subscription};
 use crate::core::tasks::loaded_task::LoadedTask;
 use crate::core::timers::Timer;
 use crate::core::{Core, Out};
@@ -18,13 +18,13 @@ use crate::task::fault::{Fault, FaultKind};
 
 #[derive(Default)]
 pub(in crate::core) struct DiskHealth {
-    /// What is wrong at present, without names of files.
+    /// Why the store cannot be written at present, without names of files.
     problem: Option<String>,
-    /// When the log was last told, in monotonic milliseconds.
-    told: Option<u64>,
-    /// A trial write is armed or under way.
-    trial: bool,
-    /// No thread can be started, not even to write.
+    /// When the last problem was logged, in monotonic milliseconds.
+    logged_ms: Option<u64>,
+    /// A probe is armed or under way.
+    probe_pending: bool,
+    /// Why no thread can be started, not even to write.
     no_threads: Option<String>,
 }
 
@@ -34,7 +34,7 @@ impl DiskHealth {
         self.problem.as_deref().or(self.no_threads.as_deref())
     }
 
-    /// Whether something could not be written and a trial has not succeeded since.
+    /// Whether a write has failed and no probe has succeeded since.
     pub fn is_store_broken(&self) -> bool {
         self.problem.is_some()
     }
@@ -53,40 +53,40 @@ impl DiskHealth {
         });
     }
 
-    /// It is not known yet whether anything can be stored.
+    /// Reports a problem until the store has answered for the first time.
     pub fn wait_for_store(&mut self) {
         self.problem = Some("The store has not answered yet. Until it does nothing begins.".into());
     }
 
-    /// For the checks of invariants: whether a trial write is armed or under way.
+    /// For the checks of invariants: whether a probe is armed or under way.
     #[cfg(debug_assertions)]
-    pub fn has_trial(&self) -> bool {
-        self.trial
+    pub fn has_probe(&self) -> bool {
+        self.probe_pending
     }
 }
 
 impl Core {
-    /// Something could not be written: health and the log report it.
-    pub(in crate::core) fn tell_trouble(&mut self, error: &StoreError, now: Now) {
+    /// A write has failed: reports that in the log and by `/health`, and arms a probe.
+    pub(in crate::core) fn report_store_error(&mut self, error: &StoreError, now: Now) {
         let hint = error.hint.as_deref();
         let hint = hint.unwrap_or("the server's log says why");
         let problem =
             format!("Journals cannot be written: {hint}. Until then nothing new begins and what was begun waits.");
         self.disk.health.problem = Some(problem);
-        self.arm_trial(now.mono_ms + self.settings.limits.store_retry_ms);
+        self.arm_probe(now.mono_ms + self.settings.limits.store_retry_ms);
         let pause = self.settings.limits.store_log_ms;
-        let told = self.disk.health.told;
+        let told = self.disk.health.logged_ms;
         if told.is_some_and(|told| now.mono_ms < told + pause) {
             return;
         }
-        self.disk.health.told = Some(now.mono_ms);
+        self.disk.health.logged_ms = Some(now.mono_ms);
         let text = format!("{error}; until then nothing new begins and what was begun waits");
         self.out.push(Out::Log { level: Level::Error, text });
     }
 
-    /// A journal could not be written. Calls that wait for it are answered with what became of their requests, because it is not
-    /// known when it can be written. Streams get a notice in this turn.
-    pub(in crate::core) fn tell_readers(&mut self, task: &TaskId, now: Now) {
+    /// A journal could not be written. Calls that wait for it get an error that says what became of their requests, because it is not
+    /// known when the journal can be written. Streams get a notice in this turn.
+    pub(in crate::core) fn notify_readers(&mut self, task: &TaskId, now: Now) {
         let Some(loaded) = self.tasks.get(task) else {
             return;
         };
@@ -98,63 +98,63 @@ impl Core {
             let Some(sub) = self.readers.get(key) else {
                 continue;
             };
-            let (wants, waits) = match &sub.kind {
-                Kind::Once { .. } => (sub.wants, true),
-                Kind::Ready { seq, .. } => (sub.wants, written < *seq),
+            let waits = match &sub.kind {
+                Kind::Once { .. } => true,
+                Kind::Ready { seq, .. } => written < *seq,
                 Kind::Stream => {
                     self.readers.pump_later(&[key]);
                     continue;
                 }
             };
             if waits {
-                let fault = Fault::new(FaultKind::Storage, unrecorded(&why, wants));
+                let fault = Fault::new(FaultKind::Storage, unrecorded(&why, sub.intent));
                 self.fail_subscription(key, &fault, now);
             }
         }
     }
 
-    /// Tells a stream that has shown everything recorded that further events wait for the disk, once until they are written. The
-    /// notice is no event and has no position, so a client that resumes misses nothing.
-    pub(in crate::core) fn tell_stream(&mut self, key: Key, now: Now) {
+    /// Sends a stream that was sent everything recorded the notice that further events wait for the disk, once until they are written.
+    /// The notice is no event and has no position, so a client that resumes misses nothing.
+    pub(in crate::core) fn notify_stream(&mut self, key: Key, now: Now) {
         let Some(sub) = self.readers.get(key) else {
             return;
         };
         let Some(why) = self.tasks.get(&sub.task).and_then(|loaded| waited_for(sub, loaded)) else {
             return;
         };
-        let Some(conn) = self.connections.get(sub.conn).filter(|_| !sub.told) else {
+        let Some(conn) = self.connections.get(sub.conn).filter(|_| !sub.notified) else {
             return;
         };
         // A socket may follow a task and have asked for its events too.
         let mut others = conn.subs.iter().filter_map(|other| self.readers.get(*other));
-        let told = others.any(|other| other.told && other.task == sub.task);
+        let is_notified = others.any(|other| other.notified && other.task == sub.task);
         let text = format!(
             "The task's journal cannot be written: {why}. Events wait until it can be; then this stream goes on by itself."
         );
         let frame = a2a::notice(&sub.form, &sub.task, &text);
         let (at, sub) = (sub.conn, self.readers.get_mut(key));
         if let Some(sub) = sub {
-            sub.told = true;
+            sub.notified = true;
         }
-        if let Some(conn) = self.connections.get_mut(at).filter(|_| !told) {
+        if let Some(conn) = self.connections.get_mut(at).filter(|_| !is_notified) {
             conn.notice(&text, &frame.into(), now);
         }
     }
 
-    /// Has a trial write made at this time, unless one is coming anyway.
-    pub(in crate::core) fn arm_trial(&mut self, at_ms: u64) {
-        if !std::mem::replace(&mut self.disk.health.trial, true) {
+    /// Arms a probe for this time, unless one is armed or under way.
+    pub(in crate::core) fn arm_probe(&mut self, at_ms: u64) {
+        if !std::mem::replace(&mut self.disk.health.probe_pending, true) {
             self.timers.arm(at_ms, Timer::Probe);
         }
     }
 
-    /// A trial write was made.
+    /// The result of a probe.
     pub(in crate::core) fn probed(&mut self, result: Result<(), StoreError>, now: Now) {
-        self.disk.health.trial = false;
+        self.disk.health.probe_pending = false;
         match result {
-            Err(error) => self.tell_trouble(&error, now),
+            Err(error) => self.report_store_error(&error, now),
             Ok(()) if self.tasks.values().any(|loaded| loaded.broken.is_some()) => {
-                self.arm_trial(now.mono_ms + self.settings.limits.store_retry_ms);
+                self.arm_probe(now.mono_ms + self.settings.limits.store_retry_ms);
             }
             Ok(()) => self.disk.health.problem = None,
         }
@@ -167,22 +167,22 @@ fn waited_for<'a>(sub: &Subscription, loaded: &'a LoadedTask) -> Option<&'a str>
         Some(first) => first.seq,
         None => sub.cursor.next(),
     };
-    let waits = next > loaded.shown() || sub.safe > loaded.shown();
+    let waits = next > loaded.shown() || sub.required_sync > loaded.shown();
     loaded.broken.as_deref().filter(|_| waits)
 }
 
-/// What has become of a request whose record cannot be written.
-fn unrecorded(why: &str, wants: Wants) -> String {
-    match wants {
-        Wants::Read => format!(
+/// The error for a request whose record cannot be written: what became of it.
+fn unrecorded(why: &str, intent: Intent) -> String {
+    match intent {
+        Intent::Read => format!(
             "The task's journal cannot be written: {why}. What the task has come to can be shown when it is recorded; ask \
              again later."
         ),
-        Wants::Change => format!(
+        Intent::Change => format!(
             "The task's journal cannot be written: {why}. The request was accepted and waits: it takes effect as soon as it is \
              recorded, unless the server is stopped before. Do not send it again; look at the task later."
         ),
-        Wants::Cancel => format!(
+        Intent::Cancel => format!(
             "The task was stopped, but its journal cannot be written: {why}. That it was stopped is recorded as soon as \
              possible; until then the task is shown as it was last recorded."
         ),

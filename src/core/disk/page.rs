@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
-/// What a reader that is behind wants.
+/// The request for the next page of a reader that is behind.
 #[derive(Clone)]
 pub struct PageRequest {
     pub task: TaskId,
@@ -24,12 +24,12 @@ pub struct PageRequest {
     pub after: Seq,
     pub view: View,
     pub tools: Arc<Tools>,
-    /// As many bytes are read and encoded, but at least one line.
+    /// How many bytes are read and encoded, but at least one line.
     pub most: usize,
 }
 
-/// A position in a journal, and the task as it is there: what the next event is shown by, and not the conversation. None at the
-/// beginning.
+/// A position in a journal, and the state of the task there, without the conversation: it is needed to show the next event. None at the
+/// beginning of the journal.
 #[derive(Clone, Debug, Default)]
 pub struct Position {
     pub state: Option<Arc<State>>,
@@ -102,7 +102,7 @@ impl PageRequest {
             bytes += body.as_ref().map_or(0, Body::size);
             frames.push_back(Frame { seq: record.seq, mark: Mark::of(&record.event, state), body });
         }
-        // They are read again for the next page, so that no reader holds them.
+        // Stored texts are read again for the next page, so that waiting readers keep none in memory.
         if let Some(state) = &mut state {
             state.unload_texts();
         }

@@ -1,9 +1,9 @@
-//! What the core asks of the store, and the answers. A request may wait for the disk, so the server runs it in the disk lane, and
-//! tests when they like. The answer comes back as an [`Input`].
+//! Requests of the core to the store, and the answers. A request may wait for the disk, so the server runs it in the disk lane; tests run
+//! it when they like. The answer is an [`Input`].
 
 use crate::base::id::{ContextId, Seq, TaskId};
 use crate::core::disk::page::PageRequest;
-use crate::core::disk::shared::{Left, SharedArchive, Standing};
+use crate::core::disk::shared::{InboxEntry, InstanceStatus, SharedArchive};
 use crate::core::disk::store::{Archive, Known, StoreError, fold};
 use crate::core::{Input, Loaded};
 use crate::limits::CONVERSATION_TASKS;
@@ -39,7 +39,7 @@ pub enum StoreRequest {
 /// A request to a [`SharedArchive`].
 #[derive(Clone, Debug)]
 pub enum SharedRequest {
-    Look,
+    Status,
     Scan,
     Follow { task: TaskId, after: Seq },
     NextRequest { task: TaskId },
@@ -51,22 +51,22 @@ pub enum SharedRequest {
 /// The answer to a [`SharedRequest`].
 #[derive(Debug)]
 pub enum SharedAnswer {
-    Standing(Standing),
+    Status(InstanceStatus),
     Scanned(Result<Vec<TaskId>, StoreError>),
     Followed { task: TaskId, lines: Result<Vec<u8>, StoreError> },
-    NextRequest { task: TaskId, request: Result<Option<Left>, StoreError> },
+    NextRequest { task: TaskId, request: Result<Option<InboxEntry>, StoreError> },
     Sent { task: TaskId, id: Arc<str>, result: Result<(), StoreError> },
     Latest { request: u64, latest: Result<Option<TaskId>, StoreError> },
     Summaries(Result<Vec<Known>, StoreError>),
 }
 
 impl SharedRequest {
-    /// A store that is not shared has nothing of other instances.
+    /// Carries the request out. A store that is not shared gives empty answers.
     fn answer(self, archive: Result<&dyn Archive, StoreError>) -> SharedAnswer {
         let shared = archive.map(|archive| archive.shared());
         match self {
-            SharedRequest::Look => {
-                SharedAnswer::Standing(shared.ok().flatten().map(|shared| shared.look()).unwrap_or_default())
+            SharedRequest::Status => {
+                SharedAnswer::Status(shared.ok().flatten().map(|shared| shared.status()).unwrap_or_default())
             }
             SharedRequest::Scan => SharedAnswer::Scanned(ask(shared, |shared| shared.scan())),
             SharedRequest::Follow { task, after } => {

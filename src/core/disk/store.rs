@@ -1,4 +1,4 @@
-//! Where the logs of tasks live. Only the interface is here: files and descriptors belong to the shell, and `memory_store` has none.
+//! The interface of the store of task logs. The implementation with files is in the shell; `memory_store` has one in memory.
 //!
 //! A store has two halves. The loop owns the [`Store`]: it creates logs and appends to them and to the index, into the page cache,
 //! never with a flush. Whatever may wait for the disk goes through the [`Archive`], which other threads use on behalf of a
@@ -32,23 +32,23 @@ pub trait Store: Send {
         Err(StoreError::no_audit())
     }
 
-    /// What lists are to say of a task that is not in memory. It is given when a task comes to rest; that it is lost with a crash
-    /// does no harm, because tasks that did not rest are loaded again.
+    /// Stores the summary that lists show of a task that is not in memory. Called when a task becomes idle. A summary that is lost in a
+    /// crash does no harm, because tasks that were left open are loaded at the next start.
     fn update_summary(&mut self, task: &TaskId, brief: &Brief);
 
-    /// The task leaves memory: its lock and descriptor go as soon as the last [`LogFile`] of it does. A log without lines is
-    /// deleted, as maintenance.
+    /// Closes the log of a task that was unloaded: its lock and descriptor are released with the last [`LogFile`] of it. A log without
+    /// lines is deleted, as maintenance.
     fn close(&mut self, task: &TaskId);
 
     /// The other half.
     fn archive(&self) -> Arc<dyn Archive>;
 
-    /// What the operator should know, found since the last call: logs that are damaged or have lost events.
+    /// Warnings for the operator that were found since the last call: logs that are damaged or have lost events.
     fn findings(&mut self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Maintenance that has become necessary since the last call, for a worker because it waits for the disk. If it fails or is
+    /// Maintenance that has become necessary since the last call. A worker does it, because it waits for the disk. If it fails or is
     /// never done, that costs only space and time.
     fn take_maintenance(&mut self) -> Option<Maintenance> {
         None
@@ -68,7 +68,7 @@ pub trait Archive: Send + Sync {
     /// A log, opened and locked if it was not already.
     fn open(&self, task: &TaskId) -> Result<Arc<dyn LogFile>, StoreError>;
 
-    /// A log that is only read while a task that continues it is loaded: its lock goes with the last [`LogFile`] of it.
+    /// A log that is only read while a task that continues it is loaded: its lock is released with the last [`LogFile`] of it.
     fn lend(&self, task: &TaskId) -> Result<Arc<dyn LogFile>, StoreError> {
         self.open(task)
     }
@@ -76,12 +76,12 @@ pub trait Archive: Send + Sync {
     /// Deletes a log, unless another server has it. A log that does not exist counts as deleted.
     fn remove(&self, task: &TaskId) -> Result<Removal, StoreError>;
 
-    /// The same as it is in the store now: other instances may have continued it.
+    /// As [`Archive::open`], with everything that other instances have appended by now.
     fn refresh(&self, task: &TaskId) -> Result<Arc<dyn LogFile>, StoreError> {
         self.open(task)
     }
 
-    /// What only a store has that several instances share.
+    /// The operations of a store that several instances share; None if it is not shared.
     fn shared(&self) -> Option<&dyn SharedArchive> {
         None
     }
@@ -89,10 +89,10 @@ pub trait Archive: Send + Sync {
     /// The server has written its last event and ends.
     fn end(&self) {}
 
-    /// The content that logs name.
+    /// Content that is stored beside the logs, which name it by its hash.
     fn blobs(&self) -> Arc<dyn Blobs>;
 
-    /// A directory for what belongs to a task and is deleted with its log: a directory of the task's name in it.
+    /// The directory for files of tasks: each task has a directory of its name there, which is deleted with its log.
     fn outputs(&self) -> Option<PathBuf> {
         None
     }
@@ -108,12 +108,12 @@ pub trait Archive: Send + Sync {
         Err(StoreError::no_audit())
     }
 
-    /// Opens the file of the audit again if it is not in its place any more.
+    /// Opens the file of the audit again if it was moved or deleted.
     fn reopen_audit(&self) -> Result<(), StoreError> {
         Err(StoreError::no_audit())
     }
 
-    /// Whether a log could be written now: tries it, and leaves nothing behind.
+    /// Finds out whether a log could be written now, by a write of which nothing remains.
     fn probe(&self) -> Result<(), StoreError>;
 }
 
@@ -124,7 +124,7 @@ pub struct Excess {
     pub delete: Vec<TaskId>,
 }
 
-/// What became of a log that was to be deleted.
+/// The result of [`Archive::remove`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Removal {
     Removed,
@@ -132,7 +132,7 @@ pub enum Removal {
     LeftOpen,
 }
 
-/// Something to be done beside the loop.
+/// Maintenance of the store, which a worker does.
 pub struct Maintenance(pub Box<dyn FnOnce() -> Result<(), StoreError> + Send>);
 
 impl fmt::Debug for Maintenance {
@@ -157,7 +157,7 @@ pub trait LogFile: Send + Sync {
     /// Whole lines from the line start `offset` on: about `max` bytes, but at least one line; nothing at the end.
     fn page(&self, offset: u64, max: usize) -> Result<Vec<u8>, StoreError>;
 
-    /// Bytes that count.
+    /// The length of the log. Bytes of an append that failed do not count.
     fn len(&self) -> u64;
 
     fn is_empty(&self) -> bool {
@@ -167,7 +167,7 @@ pub trait LogFile: Send + Sync {
     /// The log is damaged: moves it aside for the operator, and refuses every further use of it with the error returned here.
     fn set_aside(&self, why: &str) -> StoreError;
 
-    /// What messages call it.
+    /// Its name in messages.
     fn name(&self) -> String;
 }
 
@@ -189,12 +189,12 @@ pub fn lines_of_page(log: &[u8], offset: u64, max: usize) -> Vec<u8> {
 pub struct Known {
     pub task: TaskId,
     pub brief: Brief,
-    /// It was left with an unfinished turn, an open question, or something that a webhook is still to be told.
+    /// It is [`Openness::Open`].
     pub open: bool,
 }
 
-/// Whether a task has an unfinished turn, an open question, or something that a webhook is still to be told. Open ones are looked
-/// at when the server starts.
+/// Whether a task has an unfinished turn, an open question, or a delivery to a webhook that is due. Open tasks are loaded when the server
+/// starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Openness {
     Open,
@@ -216,7 +216,7 @@ pub enum ShownWhen {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreError {
     pub message: String,
-    /// What is wrong and what to do, without the names of files and tasks.
+    /// What is wrong and what to do, without names of files and tasks: `/health` shows it.
     pub hint: Option<String>,
     pub lasts: Lasts,
 }
@@ -224,14 +224,14 @@ pub struct StoreError {
 /// Whether the same may work later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lasts {
-    /// Somebody has to do something about it.
+    /// Until the operator mends it.
     Long,
-    /// Until another process that has the log lets go of it. As the result of a sync of a shared store: another instance has claimed the
-    /// task, and what was not synced is void.
+    /// Until another process unlocks the log. As the result of a sync of a shared store: another instance has claimed the task, and
+    /// what was not synced is void.
     WhileLocked,
     /// Too many files are open, the queue is full, or the disk failed to read. Nothing is known to be lost.
     Shortly,
-    /// There is no such log, or no longer: the task does not exist.
+    /// For ever: there is no such log, so the task does not exist.
     Gone,
 }
 
@@ -256,7 +256,7 @@ impl StoreError {
         StoreError::new("this store keeps no audit; use the store in files, or leave --audit out")
     }
 
-    /// What a client is told that cannot be shown a task because of it.
+    /// The error for a client that cannot be shown a task because of it.
     pub fn into_fault(self) -> Fault {
         match self.lasts {
             Lasts::Long | Lasts::WhileLocked | Lasts::Gone => Fault::new(FaultKind::Storage, self.message),
@@ -273,8 +273,8 @@ impl fmt::Display for StoreError {
 
 impl std::error::Error for StoreError {}
 
-/// Gives every record of a log to `each`, in order and without gaps. A line that is not what was written sets the log aside;
-/// a line of a newer version is refused but left where it is, for that version to read.
+/// Calls `each` with every record of a log, in order and without gaps. A damaged line sets the log aside; a line of a newer version is an
+/// error and stays where it is, for that version to read.
 pub fn read_all(file: &dyn LogFile, each: &mut dyn FnMut(Record)) -> Result<(), StoreError> {
     let page_bytes = Limits::default().page_bytes;
     let mut offset = 0;
@@ -308,7 +308,7 @@ pub fn read_all(file: &dyn LogFile, each: &mut dyn FnMut(Record)) -> Result<(), 
     }
 }
 
-/// A task as its log says it is, or as it was after the event `upto`.
+/// The state of a task according to its log, or its state after the event `upto`.
 pub fn fold(file: &dyn LogFile, upto: Option<Seq>) -> Result<State, StoreError> {
     let mut state = None;
     let mut in_place = true;

@@ -1,5 +1,5 @@
-//! Readers of tasks: subscriptions, each with a cursor into a log, and the journal pages that they read. Of connections they know
-//! only the keys.
+//! Readers of tasks: subscriptions, each with a cursor into a log, and the journal pages that they read. This module knows connections
+//! only by their keys.
 
 pub(in crate::core) mod pages;
 pub(in crate::core) mod pump;
@@ -17,9 +17,9 @@ pub(in crate::core) struct Readers {
     pub pages: Pages,
     /// Sockets that follow every task.
     pub followers: Vec<Key>,
-    /// Subscriptions that can continue: their connection took something, their page came.
+    /// Subscriptions that may be able to send more: their connection accepted output, or their page was read.
     pub to_pump: Vec<Key>,
-    /// Turns whose client is gone.
+    /// Turns to abort, because their client has disconnected.
     pub to_abort: Vec<(TaskId, u32)>,
 }
 
@@ -33,7 +33,7 @@ impl Readers {
     pub fn remove(&mut self, key: Key) -> Option<Subscription> {
         let sub = self.subs.remove(key)?;
         if sub.cold.is_some() {
-            self.pages.let_go(key);
+            self.pages.release(key);
         }
         Some(sub)
     }
@@ -67,16 +67,16 @@ impl Readers {
         self.to_pump.extend_from_slice(keys);
     }
 
-    /// Whether there is work left that waits for no event.
+    /// Whether the next turn of the loop has something to do for readers.
     pub fn has_more(&self) -> bool {
         !self.to_pump.is_empty() || !self.to_abort.is_empty()
     }
 
-    /// The client of these is gone: turns that only it wanted are aborted.
-    pub fn abort_owned(&mut self, subs: &[Key]) {
+    /// The client of these subscriptions has disconnected: aborts the turns that only it waits for.
+    pub fn abort_turns_of(&mut self, subs: &[Key]) {
         for key in subs {
             if let Some(sub) = self.subs.get_mut(*key)
-                && let Some(turn) = sub.owns.take()
+                && let Some(turn) = sub.aborts_turn.take()
             {
                 self.to_abort.push((sub.task.clone(), turn));
             }

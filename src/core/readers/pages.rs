@@ -10,37 +10,37 @@ pub struct Pages {
     /// Readers that have a page, or for which one is being read.
     held: Vec<Key>,
     /// Readers that wait for one.
-    line: VecDeque<Key>,
+    queue: VecDeque<Key>,
 }
 
 impl Pages {
-    /// The reader needs a page; the one it had is used up.
+    /// Puts a reader that needs a page at the end of the queue. A page that it had is used up.
     pub fn wait(&mut self, reader: Key) {
         self.held.retain(|holder| *holder != reader);
-        self.line.push_back(reader);
+        self.queue.push_back(reader);
     }
 
-    /// The reader needs no page any more.
-    pub fn let_go(&mut self, reader: Key) {
+    /// The reader needs no page any more: frees its page, or its place in the queue.
+    pub fn release(&mut self, reader: Key) {
         match self.held.iter().position(|holder| *holder == reader) {
             Some(at) => drop(self.held.swap_remove(at)),
             // A reader without a page may be in the queue, which may be long.
-            None => self.line.retain(|waiting| *waiting != reader),
+            None => self.queue.retain(|waiting| *waiting != reader),
         }
     }
 
-    /// The next reader in the queue, which has a page from now on, if fewer than `most` have one.
-    pub fn call(&mut self, most: usize) -> Option<Key> {
+    /// Takes the next reader from the queue, if fewer than `most` have a page. It has one from now on.
+    pub fn grant_next(&mut self, most: usize) -> Option<Key> {
         if self.held.len() >= most {
             return None;
         }
-        let reader = self.line.pop_front()?;
+        let reader = self.queue.pop_front()?;
         self.held.push(reader);
         Some(reader)
     }
 
-    pub fn is_waited_for(&self) -> bool {
-        !self.line.is_empty()
+    pub fn has_waiting(&self) -> bool {
+        !self.queue.is_empty()
     }
 
     pub fn held(&self) -> &[Key] {
@@ -48,7 +48,7 @@ impl Pages {
     }
 
     #[cfg(debug_assertions)]
-    pub fn line(&self) -> impl Iterator<Item = Key> {
-        self.line.iter().copied()
+    pub fn queue(&self) -> impl Iterator<Item = Key> {
+        self.queue.iter().copied()
     }
 }

@@ -1,5 +1,5 @@
-//! Moving cursors forward: a reader is sent events as far as the log is written and its connection accepts bytes. No reader waits
-//! for another: a reader whose connection is full stays where it is until the connection accepts more.
+//! Sends events to readers: as far as the log is written and the reader's connection accepts output. No reader waits for another: the
+//! cursor of a reader whose output buffer is full stays where it is until the connection accepts more.
 
 use crate::a2a::{self, Binding, Tools};
 use crate::base::Shared;
@@ -20,7 +20,7 @@ use crate::task::fault::{Fault, FaultKind};
 use std::sync::Arc;
 
 impl Core {
-    /// None: the client left while its task was being loaded.
+    /// Adds a subscription. None: its client has disconnected meanwhile.
     pub(in crate::core) fn subscribe(&mut self, sub: Subscription) -> Option<Key> {
         let conn = self.connections.get_mut(sub.conn)?;
         let stream = matches!(sub.kind, Kind::Stream);
@@ -61,7 +61,7 @@ impl Core {
         Some(sub)
     }
 
-    /// Sends a subscription what it may see and its connection can take.
+    /// Sends a subscription as much as is recorded and its connection can accept.
     pub(in crate::core) fn pump(&mut self, key: Key, now: Now) {
         let Some(sub) = self.readers.get_mut(key) else {
             return;
@@ -70,7 +70,7 @@ impl Core {
             Kind::Once { .. } | Kind::Ready { reply: Reply::Encoding, .. } => {}
             Kind::Ready { seq, .. } => {
                 let loaded = self.tasks.get(&sub.task);
-                if loaded.is_none_or(|loaded| loaded.shown() < *seq || loaded.synced < sub.safe) {
+                if loaded.is_none_or(|loaded| loaded.shown() < *seq || loaded.synced < sub.required_sync) {
                     return;
                 }
                 let seq = *seq;
@@ -93,7 +93,7 @@ impl Core {
                 let conn = sub.conn;
                 match self.advance_stream(key, now) {
                     Advanced::Waits => {
-                        self.tell_stream(key, now);
+                        self.notify_stream(key, now);
                         self.ask_client(key, now);
                         self.after_io(conn);
                     }
@@ -122,30 +122,30 @@ impl Core {
         let (Some(loaded), Some(conn)) = (self.tasks.get(&sub.task), self.connections.get_mut(sub.conn)) else {
             return Advanced::Ended;
         };
-        if loaded.synced < sub.safe || conn.socket().is_some_and(|socket| socket.greeting_pending) {
+        if loaded.synced < sub.required_sync || conn.socket().is_some_and(|socket| socket.greeting_pending) {
             return Advanced::Waits;
         }
         let most = self.settings.limits.tx_bytes;
         self.readers.advance(key, loaded, &mut Sink { conn, most, now })
     }
 
-    /// Has pages read for the readers whose turn it is.
-    pub(in crate::core) fn turn_pages(&mut self) {
+    /// Requests pages for the readers that are first in the queue.
+    pub(in crate::core) fn request_pages(&mut self) {
         let limits = &self.settings.limits;
-        while self.readers.pages.is_waited_for() {
+        while self.readers.pages.has_waiting() {
             if let Some(request) = self.readers.next_page(limits.pages, limits.page_bytes, &self.tools.shown) {
                 self.out.push(Out::Store(StoreRequest::Page(request)));
                 continue;
             }
             let stuck = |sub: &Subscription| self.connections.get(sub.conn).is_some_and(|conn| conn.output_was_full);
-            if !self.readers.take_back_page(stuck) {
+            if !self.readers.revoke_page(stuck) {
                 return;
             }
         }
     }
 
-    /// A page of a journal was read for a reader that is behind. If it cannot be read now, the reader is dismissed and can resume where
-    /// it is.
+    /// A page of a journal was read for a reader that is behind. If it cannot be read now, the subscription ends with an error, and the
+    /// client can resume at its position.
     pub(in crate::core) fn paged(&mut self, key: Key, page: Result<Page, StoreError>, now: Now) {
         let Some(cold) = self.readers.get_mut(key).and_then(|sub| sub.cold.as_mut()) else {
             return;
@@ -166,7 +166,7 @@ impl Core {
         };
         let (at, form, role, task) = (sub.conn, sub.form.clone(), sub.role, sub.task.clone());
         let streams = matches!(sub.kind, Kind::Stream);
-        // Going away, or something went wrong.
+        // 1001: going away; 1011: internal error.
         let code = if self.is_running() { 1011 } else { 1001 };
         self.unsubscribe(key);
         if !streams {
@@ -187,7 +187,7 @@ impl Core {
         self.read_on(at, now);
     }
 
-    /// The waiting time of a call is over: it is answered with the task as it is, and the turn continues.
+    /// A call has waited as long as it may: answers it with the task as it is. The turn continues.
     pub(in crate::core) fn stop_waiting(&mut self, key: Key) {
         let Some(sub) = self.readers.get_mut(key) else {
             return;
@@ -201,11 +201,12 @@ impl Core {
         }
     }
 
+    /// Drops encoded events of a task that no reader needs from memory any more.
     pub(in crate::core) fn trim(&mut self, task: &TaskId) {
         let limits = &self.settings.limits;
-        // When all tasks together hold too much, each keeps only a little.
-        let crowded = self.tasks.hot_bytes > limits.hot_total_bytes;
-        let cap = if crowded { limits.hot_bytes / 16 } else { limits.hot_bytes };
+        // When the encoded events of all tasks take too much memory, each task keeps only a few.
+        let is_over_limit = self.tasks.hot_bytes > limits.hot_total_bytes;
+        let cap = if is_over_limit { limits.hot_bytes / 16 } else { limits.hot_bytes };
         self.tasks.update(task, |loaded| {
             let streams = self.readers.among(&loaded.subs).filter(|sub| matches!(sub.kind, Kind::Stream));
             let slowest = streams.map(|sub| sub.cursor).min().unwrap_or(loaded.shown());
@@ -221,7 +222,7 @@ impl Core {
     }
 }
 
-/// How far a stream has come.
+/// Why a stream sends no more for now.
 enum Advanced {
     /// It waits for events, for the disk or for its connection.
     Waits,
@@ -230,16 +231,17 @@ enum Advanced {
     Failed(String),
 }
 
-/// Where events go.
+/// The connection that events are written to.
 struct Sink<'a> {
     conn: &'a mut Conn,
-    /// As many bytes may wait for the connection.
+    /// How many bytes of output may wait for the connection.
     most: usize,
     now: Now,
 }
 
 impl Sink<'_> {
-    /// What a stream begins with is an answer where events have something around them that is not the answer's.
+    /// Sends the first frame of a stream. For an editor that is the answer to its request, which has no frame around it; otherwise it is
+    /// framed as an event.
     fn send_first(&mut self, sub: &Subscription, seq: Seq, body: &Shared) {
         match sub.form.dialect.binding {
             Binding::Acp => self.conn.event(&Line { name: None, seq: None, prefix: b"", body, suffix: b"" }, self.now),
@@ -248,7 +250,7 @@ impl Sink<'_> {
     }
 
     fn send(&mut self, sub: &Subscription, seq: Seq, name: Option<&'static str>, body: &Shared) {
-        if sub.own.contains(&seq) || !a2a::can_show(&sub.form, name) {
+        if sub.hidden.contains(&seq) || !a2a::can_show(&sub.form, name) {
             return;
         }
         let suffix = a2a::frame_suffix(&sub.form, &sub.prefix);
@@ -269,7 +271,7 @@ impl Readers {
             let next = sub.cursor.next();
             if sub.first.is_none() && next > loaded.shown() {
                 let ended = has_seen_all(sub, loaded);
-                // Further events are encoded for all readers together, so the state that was folded to get here is dropped.
+                // Further events are encoded for all readers together, so this reader needs no state of its own any more.
                 self.drop_cold(key);
                 return if ended { Advanced::Ended } else { Advanced::Waits };
             }
@@ -309,18 +311,18 @@ impl Readers {
         }
     }
 
-    /// The reader has caught up with what is in memory. A page that is being read for it is waited for.
+    /// The reader has caught up with the events in memory: drops its page and its state, unless a page is being read for it.
     fn drop_cold(&mut self, key: Key) {
         let sub = self.subs.get_mut(key);
-        if sub.and_then(|sub| sub.cold.take_if(|cold| !cold.asked)).is_some() {
-            self.pages.let_go(key);
+        if sub.and_then(|sub| sub.cold.take_if(|cold| !cold.awaits_page)).is_some() {
+            self.pages.release(key);
         }
     }
 
     /// The request for the next page, if fewer than `pages` are in use.
     fn next_page(&mut self, pages: usize, most: usize, tools: &Arc<Tools>) -> Option<PageRequest> {
-        let key = self.pages.call(pages)?;
-        let sub = self.subs.get(key).expect("a reader that leaves also leaves the line");
+        let key = self.pages.grant_next(pages)?;
+        let sub = self.subs.get(key).expect("a reader that is removed is also removed from the queue");
         let cold = sub.cold.as_ref().expect("only a reader that is behind waits");
         Some(PageRequest {
             task: sub.task.clone(),
@@ -333,46 +335,46 @@ impl Readers {
         })
     }
 
-    /// Takes the page from a reader whose connection takes nothing; false if there is none.
-    fn take_back_page(&mut self, stuck: impl Fn(&Subscription) -> bool) -> bool {
-        let idle = |sub: &Subscription| sub.cold.as_ref().is_some_and(|cold| !cold.asked);
+    /// Takes the page from a reader whose connection accepts nothing. False if there is no such reader.
+    fn revoke_page(&mut self, stuck: impl Fn(&Subscription) -> bool) -> bool {
+        let idle = |sub: &Subscription| sub.cold.as_ref().is_some_and(|cold| !cold.awaits_page);
         let mut held = self.pages.held().iter().copied();
         let holder = held.find(|key| self.subs.get(*key).is_some_and(|sub| idle(sub) && stuck(sub)));
         let Some(holder) = holder else {
             return false;
         };
-        self.pages.let_go(holder);
+        self.pages.release(holder);
         if let Some(cold) = self.subs.get_mut(holder).and_then(|sub| sub.cold.as_mut()) {
-            cold.put_back();
+            cold.drop_page();
         }
         true
     }
 
-    /// Lets a stream go on from the last event that it was sent, where those behind `kept` are void. False: it waits for one of these, or
-    /// is no stream.
-    pub(in crate::core) fn go_back(&mut self, key: Key, kept: Seq) -> bool {
+    /// Prepares a stream for a log whose events behind `kept` are void and were not sent: it continues with the events that are there
+    /// instead. False: the subscription waits for a void event, or is no stream.
+    pub(in crate::core) fn rewind(&mut self, key: Key, kept: Seq) -> bool {
         let Some(sub) = self.subs.get_mut(key) else {
             return false;
         };
-        if !matches!(sub.kind, Kind::Stream) || sub.first.is_some() || sub.safe > kept {
+        if !matches!(sub.kind, Kind::Stream) || sub.first.is_some() || sub.required_sync > kept {
             return false;
         }
         sub.until.floor = sub.until.floor.min(kept.next());
-        sub.own.retain(|seq| *seq <= kept);
+        sub.hidden.retain(|seq| *seq <= kept);
         true
     }
 
-    /// The journal can be written again: the next time that it cannot, readers are told again.
+    /// The journal can be written again: readers get a new notice the next time that it cannot.
     pub(in crate::core) fn forget_notices(&mut self, subs: &[Key]) {
         for key in subs {
             if let Some(sub) = self.subs.get_mut(*key) {
-                sub.told = false;
+                sub.notified = false;
             }
         }
     }
 
-    /// The waiting calls that end with this event, and how many messages each is to be answered with. The answer is the task as it
-    /// is now.
+    /// The waiting calls that end with this event, and how many messages each answer is to contain. Each is answered with the task as
+    /// it is now.
     pub(in crate::core) fn take_ended(&mut self, loaded: &LoadedTask, mark: Mark) -> Vec<(Key, Option<usize>)> {
         let seq = loaded.state.seq;
         let mut ended = Vec::new();
@@ -391,7 +393,7 @@ impl Readers {
     }
 }
 
-/// Whether a reader that was sent everything on disk need not stay. What is decided and not on disk yet is still to come.
+/// Whether the subscription of a reader that was sent everything on disk ends. It does not while events are decided and not on disk yet.
 fn has_seen_all(sub: &Subscription, loaded: &LoadedTask) -> bool {
     match sub.role {
         Role::FollowAll | Role::Leave => loaded.is_shown() && !loaded.is_open(),
@@ -399,7 +401,7 @@ fn has_seen_all(sub: &Subscription, loaded: &LoadedTask) -> bool {
     }
 }
 
-/// Sends what a stream begins with; true if nothing comes after it.
+/// Sends the first frame of a stream; true if the stream ends with it.
 fn send_first(sub: &mut Subscription, sink: &mut Sink<'_>) -> bool {
     sink.conn.encoded_bytes -= std::mem::take(&mut sub.encoded_bytes);
     let Some(first) = sub.first.take() else {
@@ -420,12 +422,12 @@ enum ColdStep {
 /// Sends the next event of a page.
 fn send_cold(sub: &mut Subscription, sink: &mut Sink<'_>) -> ColdStep {
     let cold = sub.cold.get_or_insert_with(Cold::default);
-    if cold.asked {
+    if cold.awaits_page {
         return ColdStep::Done(Advanced::Waits);
     }
     let Frame { seq, mark, body } = match cold.next() {
         None => {
-            cold.asked = true;
+            cold.awaits_page = true;
             return ColdStep::NeedsPage;
         }
         Some(Err(message)) => return ColdStep::Done(Advanced::Failed(message)),

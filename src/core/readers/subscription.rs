@@ -1,6 +1,6 @@
-//! Everything that waits for a task's events is a subscription: a cursor into the log and the form it is answered in. A
-//! stream sends each event; a waiting call sends one snapshot when the turn ends. A slow reader is a cursor that does not
-//! move and at most one full output buffer.
+//! Subscriptions. Every client that waits for events of a task has one: a cursor into the log, and the form in which it is answered. A
+//! stream sends each event; a waiting call sends one snapshot when the turn ends. A slow reader costs only its cursor and at most one
+//! full output buffer.
 
 use crate::a2a::{Ends, Form, View};
 use crate::base::Shared;
@@ -8,7 +8,7 @@ use crate::base::http::Response;
 use crate::base::id::{Seq, TaskId};
 use crate::base::slots::Key;
 use crate::core::disk::page::{Frame, Page, Position};
-use crate::core::tasks::loaded_task::{Mark, Rest};
+use crate::core::tasks::loaded_task::{Awaits, Mark};
 use crate::task::fault::Fault;
 
 pub struct Subscription {
@@ -23,20 +23,21 @@ pub struct Subscription {
     pub until: Until,
     pub kind: Kind,
     pub role: Role,
-    pub wants: Wants,
-    /// It has been told that the journal cannot be written at present.
-    pub told: bool,
+    pub intent: Intent,
+    /// Its client was sent the notice that the journal cannot be written at present.
+    pub notified: bool,
     /// Nothing is sent before the log is flushed up to here.
-    pub safe: Seq,
-    /// The turn that is aborted when this client goes away.
-    pub owns: Option<u32>,
-    /// Goes out before any event, once the log is written up to its position.
+    pub required_sync: Seq,
+    /// The turn that is aborted when this client disconnects.
+    pub aborts_turn: Option<u32>,
+    /// Sent before any event, once the log is written up to its position.
     pub first: Option<First>,
-    /// The length of an answer or a first frame that is encoded and not queued yet, or what is reserved for it.
+    /// The length of an answer or a first frame that is encoded and not queued yet, or the memory that is reserved for it.
     pub encoded_bytes: usize,
+    /// What a reader has that is behind the events in memory.
     pub cold: Option<Cold>,
     /// Events that its client caused and is not shown.
-    pub own: Vec<Seq>,
+    pub hidden: Vec<Seq>,
 }
 
 impl Subscription {
@@ -47,15 +48,17 @@ impl Subscription {
     }
 }
 
+/// The first frame of a stream.
 pub struct First {
+    /// The position in the log that it shows.
     pub seq: Seq,
     pub body: FirstBody,
-    /// Nothing comes after it.
+    /// The stream ends with it.
     pub last: bool,
 }
 
 pub enum FirstBody {
-    /// There is nothing to show, and only that has to be true on disk too.
+    /// Nothing is shown; the stream waits only until the log is written up to the position.
     Nothing,
     Frame(Shared),
     /// A worker encodes it.
@@ -78,7 +81,7 @@ pub enum Role {
 }
 
 pub enum Kind {
-    /// Every event, on a connection that has begun to stream or is a socket.
+    /// Every event, on a connection that streams events or is a socket.
     Stream,
     /// One answer, when the turn is over.
     Once { history: Option<usize> },
@@ -86,14 +89,14 @@ pub enum Kind {
     Ready { seq: Seq, reply: Reply },
 }
 
-/// What a call that waits for its answer wants of the task. It decides what the caller is told while the journal cannot be
-/// written.
+/// What a call that waits for its answer does with the task: it decides which error the caller gets while the journal cannot be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wants {
+pub enum Intent {
+    /// It shows the task.
     Read,
-    /// A prompt, an answer to a question or a webhook: it takes effect when it is recorded.
+    /// A prompt, an answer to a question or a webhook, which takes effect when it is recorded.
     Change,
-    /// It has taken effect already: the work was stopped.
+    /// A cancellation, which has taken effect already: the work was stopped.
     Cancel,
 }
 
@@ -104,8 +107,8 @@ pub enum Reply {
     Refusal(Fault),
 }
 
-/// When a subscription ends. Events before `floor` are history that is being repeated and end nothing; nor do the ends of
-/// turns before `turn`.
+/// When a subscription ends. Events before `floor` are history that is sent again and do not end it; nor do the ends of turns before
+/// `turn`.
 #[derive(Clone, Copy, Debug)]
 pub struct Until {
     pub turn: u32,
@@ -123,8 +126,8 @@ impl Until {
             (Mark::Over, _) => true,
             (Mark::Dropped { turn }, _) => turn == self.turn,
             (_, Ends::WithTask) => false,
-            (Mark::TurnEnd { rest, .. }, Ends::WhenShownOver) => rest == Rest::Done,
-            (Mark::TurnEnd { rest: Rest::Auth, .. }, Ends::WithTurnButAuth) => false,
+            (Mark::TurnEnd { awaits, .. }, Ends::WhenShownOver) => awaits == Awaits::Prompt,
+            (Mark::TurnEnd { awaits: Awaits::Credential, .. }, Ends::WithTurnButAuth) => false,
             (Mark::TurnEnd { turn, .. }, Ends::WithTurn | Ends::WithTurnButAuth | Ends::WithTurnButQuestions) => {
                 turn >= self.turn
             }
@@ -134,19 +137,20 @@ impl Until {
     }
 }
 
-/// A reader that is behind what memory holds: the journal is folded from its first line for it, silently up to its cursor.
+/// A reader that is behind the events in memory. It reads the journal in pages. The state of the task is folded from the first line, and
+/// events up to the cursor are not sent.
 #[derive(Default)]
 pub struct Cold {
-    /// Where the page begins, or the next one if there is none.
+    /// Where its page begins; without a page, where the next one begins.
     pub at: Position,
     page: Option<Page>,
-    /// A page is waited for or being read.
-    pub asked: bool,
+    /// It waits in the queue for a page, or its page is being read.
+    pub awaits_page: bool,
 }
 
 impl Cold {
     pub fn take_page(&mut self, page: Page) {
-        self.asked = false;
+        self.awaits_page = false;
         self.page = Some(page);
     }
 
@@ -156,8 +160,8 @@ impl Cold {
         self.page.is_some()
     }
 
-    /// Drops what is left of the page; it is read again when it can be used.
-    pub fn put_back(&mut self) {
+    /// Drops the rest of the page. It is read again when the reader gets its turn.
+    pub fn drop_page(&mut self) {
         self.page = None;
     }
 

@@ -55,7 +55,7 @@ impl Core {
         self.address(call, caller, now)?;
         let mut unclear = None;
         if let Call::Say(say) = call {
-            unclear = self.hear_answer(say, caller);
+            unclear = self.match_answer(say, caller);
             self.permit_audited(caller, Needed::All(access::of_known_message(say)), now)?;
         }
         self.check_streams(caller, call)?;

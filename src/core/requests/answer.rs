@@ -9,7 +9,7 @@ use crate::base::slots::Key;
 use crate::core::Core;
 use crate::core::compute::{Computed, Extent};
 use crate::core::connections::connection::Line;
-use crate::core::readers::subscription::{Kind, Reply, Role, Subscription, Until, Wants};
+use crate::core::readers::subscription::{Intent, Kind, Reply, Role, Subscription, Until};
 use crate::core::requests::Caller;
 use crate::core::requests::dispatch::IN_TURN;
 use crate::task::fault::{Fault, FaultKind};
@@ -20,19 +20,20 @@ use crate::task::policy;
 use std::sync::Arc;
 
 impl Core {
-    /// Answers with what no disk has to hold.
+    /// Answers at once, because the answer shows nothing that has to be on disk first.
     pub(in crate::core) fn answer_now(&mut self, conn: Key, response: &Response, now: Now) -> Result<(), Fault> {
         self.answer(conn, response, now);
         Ok(())
     }
 
-    /// Sets what a call that waits for its answer wants.
-    pub(in crate::core) fn note_wish(&mut self, reply: Option<Key>, wants: Wants) {
+    /// Sets what a call that waits for its answer does with its task.
+    pub(in crate::core) fn set_intent(&mut self, reply: Option<Key>, intent: Intent) {
         if let Some(sub) = reply.and_then(|key| self.readers.get_mut(key)) {
-            sub.wants = wants;
+            sub.intent = intent;
         }
     }
 
+    /// A new subscription of a caller to a task.
     pub(in crate::core) fn sub(&self, caller: &Caller, task: &TaskId, cursor: Seq, until: Until) -> Subscription {
         let form = &caller.form;
         Subscription {
@@ -45,17 +46,18 @@ impl Core {
             until,
             kind: Kind::Stream,
             role: Role::Call,
-            wants: Wants::Read,
-            told: false,
-            safe: Seq(0),
-            owns: None,
+            intent: Intent::Read,
+            notified: false,
+            required_sync: Seq(0),
+            aborts_turn: None,
             first: None,
             encoded_bytes: 0,
             cold: None,
-            own: Vec::new(),
+            hidden: Vec::new(),
         }
     }
 
+    /// Begins a stream of events as the answer to a request.
     pub(in crate::core) fn begin_stream(&mut self, sub: Subscription, now: Now) -> Option<Key> {
         if let Some(conn) = self.connections.get_mut(sub.conn) {
             conn.stream(&sub.form.echo, now);
@@ -110,7 +112,7 @@ impl Core {
         });
     }
 
-    /// Replies once everything the reply tells of is on disk.
+    /// Replies once everything that the reply shows is on disk.
     pub(in crate::core) fn reply_after(&mut self, caller: &Caller, task: &TaskId, reply: Reply) -> Option<Key> {
         let seq = self.tasks[task].state.seq;
         let until = Until { turn: 0, floor: Seq(0), ends: Ends::WithTurn };
@@ -119,6 +121,7 @@ impl Core {
         self.subscribe(sub)
     }
 
+    /// Refuses a subscription if there are as many as there may be, in all or of this task.
     pub(in crate::core) fn room_for_sub(&self, task: Option<&TaskId>) -> Result<(), Fault> {
         let of_task = task.and_then(|task| self.tasks.get(task)).map_or(0, |loaded| loaded.subs.len());
         if self.readers.len() >= self.settings.limits.subs || of_task >= self.settings.limits.task_subs {
@@ -153,7 +156,7 @@ impl Core {
     }
 }
 
-/// What a client is told whose input a task refuses.
+/// The error for an input that a task refuses.
 pub(in crate::core) fn explain(task: &TaskId, refusal: Refusal) -> Fault {
     match refusal {
         Refusal::Over => {

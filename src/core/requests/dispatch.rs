@@ -5,12 +5,12 @@ use crate::a2a::{self, Begins, Binding, Ends, Form, View, commands, native};
 use crate::base::clock::Now;
 use crate::base::id::{Seq, TaskId};
 use crate::core::disk::Parked;
-use crate::core::readers::subscription::{First, FirstBody, Reply, Until, Wants};
+use crate::core::readers::subscription::{First, FirstBody, Intent, Reply, Until};
 use crate::core::requests::Caller;
 use crate::core::requests::admission::Admitted;
 use crate::core::requests::answer::explain;
-use crate::core::requests::elsewhere::changes;
 use crate::core::requests::needs::{Access, Needs};
+use crate::core::requests::other_instances::changes;
 use crate::core::tasks::create_task::NewTaskOptions;
 use crate::core::tasks::loaded_task::LoadedTask;
 use crate::core::{Core, Out, Site};
@@ -34,7 +34,7 @@ impl Core {
         let Admitted { task, unclear } = match admitted {
             Ok(admitted) => admitted,
             Err(fault) => {
-                return match self.is_unheard_of(&request, &fault) {
+                return match self.task_to_look_up(&request, &fault) {
                     Some(task) => self.park(task, request),
                     None => self.refuse(caller.conn, &caller.form, &fault, now),
                 };
@@ -43,7 +43,7 @@ impl Core {
         if let (Some(questions), Call::Say(say)) = (unclear, &request.call) {
             return self.reply_with_message(caller, say, &questions, now);
         }
-        if let Some(task) = self.is_unheard_of_deletion(&request) {
+        if let Some(task) = self.deletion_to_look_up(&request) {
             return self.park(task, request);
         }
         if task.is_none() {
@@ -53,15 +53,15 @@ impl Core {
             }
         }
         let caller = &request.caller;
-        if let Some(absent) = self.absent(task.as_ref(), &request, caller).cloned() {
-            self.leave(absent.clone());
+        if let Some(absent) = self.task_to_load(task.as_ref(), &request, caller).cloned() {
+            self.unload_task(absent.clone());
             return self.park(absent, request);
         }
         if let Some(task) = &task {
             if let Some(fault) = self.behind(task, &request.call) {
                 return self.refuse(request.caller.conn, &request.caller.form, &fault, now);
             }
-            match self.read_before(task, request) {
+            match self.catch_up_before(task, request) {
                 Some(current) => request = current,
                 None => return,
             }
@@ -116,11 +116,11 @@ impl Core {
 
     /// The task that has to be in memory for a call and is not, or not as it is in the store: the one it is about, or the latest of its
     /// context, which a new one continues.
-    fn absent<'a>(&'a self, task: Option<&'a TaskId>, request: &Parked, caller: &Caller) -> Option<&'a TaskId> {
+    fn task_to_load<'a>(&'a self, task: Option<&'a TaskId>, request: &Parked, caller: &Caller) -> Option<&'a TaskId> {
         let needed = task.or_else(|| self.tasks.latest(&caller.partition(), Needs::of(&request.call).context?))?;
         // Other instances may continue a task that rests here.
         let may_be_outdated = self.settings.shared_store.is_some() && !request.is_current;
-        let is_present = |loaded: &LoadedTask| !may_be_outdated || !loaded.can_leave();
+        let is_present = |loaded: &LoadedTask| !may_be_outdated || !loaded.can_be_unloaded();
         (!self.tasks.get(needed).is_some_and(is_present)).then_some(needed)
     }
 
@@ -228,7 +228,7 @@ impl Core {
     /// Jobs are stopped in this turn of the loop, whether or not the journal can be written. The answer shows the canceled
     /// task and therefore waits for its record, as every answer does. The append is tried in this turn even if an earlier one
     /// failed; if it fails too, the caller is not left waiting for the disk but told that the work was stopped and that the
-    /// cancellation is still to be recorded (see [`Wants::Cancel`]). It is not told of success: a crash would take that back.
+    /// cancellation is still to be recorded (see [`Intent::Cancel`]). It is not told of success: a crash would take that back.
     fn cancel(&mut self, caller: &Caller, task: &TaskId, now: Now) -> Result<(), Fault> {
         let loaded = &self.tasks[task];
         let canceled = loaded.state.status.state == TaskState::Canceled;
@@ -244,7 +244,7 @@ impl Core {
             self.retry_append(task);
         }
         let reply = self.answer_task(caller, task, None);
-        self.note_wish(reply, Wants::Cancel);
+        self.set_intent(reply, Intent::Cancel);
         Ok(())
     }
 
@@ -252,7 +252,7 @@ impl Core {
     fn change(&mut self, caller: &Caller, task: &TaskId, input: Input, now: Now) -> Result<(), Fault> {
         self.drive(task, input, now).map_err(|refusal| explain(task, refusal))?;
         let reply = self.answer_prompt(caller, task, None);
-        self.note_wish(reply, Wants::Change);
+        self.set_intent(reply, Intent::Change);
         Ok(())
     }
 
@@ -264,7 +264,7 @@ impl Core {
             self.retry_append(&task);
         }
         let reply = self.answer_prompt(caller, &task, None);
-        self.note_wish(reply, Wants::Cancel);
+        self.set_intent(reply, Intent::Cancel);
         Ok(())
     }
 
@@ -280,7 +280,7 @@ impl Core {
         let position = after.filter(|after| *after <= state.seq);
         let position = position.or(records.then_some(Seq(0)));
         let (begins, ends) = watching(form, view, state, position);
-        let resting = rests(state, ends);
+        let resting = has_nothing_to_wait_for(state, ends);
         if resting && after.is_none() && form.dialect.protocol == Protocol::V10 {
             let message = format!("Task {task} is over: there is nothing to wait for; read it with GetTask.");
             return Err(Fault::new(FaultKind::Unsupported, message));
@@ -328,7 +328,7 @@ fn watching(form: &Form, view: View, state: &State, position: Option<Seq>) -> (B
 }
 
 /// Whether a stream that ends so has nothing to wait for.
-fn rests(state: &State, ends: Ends) -> bool {
+fn has_nothing_to_wait_for(state: &State, ends: Ends) -> bool {
     match ends {
         Ends::WithTurn | Ends::WithTurnButAuth | Ends::WithTurnButQuestions => state.is_idle() || state.is_over(),
         Ends::WhenShownOver => state.is_over() || (state.is_idle() && state.outcome().is_some()),

@@ -129,7 +129,7 @@ impl Core {
             }
         };
         self.room_for_sub(Some(&task))?;
-        self.let_go(caller.conn, &task);
+        self.stop_following(caller.conn, &task);
         if let Some(conn) = self.connections.get_mut(caller.conn) {
             conn.set_followed_task(&task);
         }
@@ -193,7 +193,7 @@ impl Core {
     }
 
     /// The connection follows the task no longer.
-    fn let_go(&mut self, conn: Key, task: &TaskId) {
+    fn stop_following(&mut self, conn: Key, task: &TaskId) {
         if let Some(stream) = self.stream_of(conn, task) {
             self.unsubscribe(stream);
         }
@@ -278,7 +278,7 @@ impl Core {
         if !is_shared {
             self.take_back(caller, task, now)?;
         }
-        self.let_go(caller.conn, task);
+        self.stop_following(caller.conn, task);
         self.answer_after(caller, task, acp::empty_result(&caller.form));
         Ok(())
     }
@@ -294,7 +294,7 @@ impl Core {
             }
             self.tasks.sessions.retain(|_, session| session != task);
         }
-        self.let_go(caller.conn, task);
+        self.stop_following(caller.conn, task);
     }
 
     /// Withdraws what the client of a stream that has shown everything need not answer any more, and asks it about the calls that wait

@@ -95,7 +95,7 @@ impl Core {
     }
 
     /// A rule was saved: it holds for all tasks at once.
-    pub(in crate::core) fn learn_saved(&mut self, rule: &Rule) {
+    pub(in crate::core) fn add_saved_rule(&mut self, rule: &Rule) {
         let policy = &mut self.settings.approval.policy;
         if !policy.saved().any(|saved| saved.is_like(rule)) {
             // A rule that an answer made is valid.

@@ -7,7 +7,7 @@ use crate::base::id::{Seq, TaskId};
 use crate::base::slots::Key;
 use crate::core::Core;
 use crate::core::compute::{Computed, Extent};
-use crate::core::readers::subscription::{First, FirstBody, Kind, Role, Until, Wants};
+use crate::core::readers::subscription::{First, FirstBody, Intent, Kind, Role, Until};
 use crate::core::requests::Caller;
 use crate::core::requests::answer::explain;
 use crate::core::tasks::create_task::NewTaskOptions;
@@ -38,7 +38,7 @@ struct MessageRequest<'a> {
     /// Its task was created for it.
     is_new: bool,
     /// It waits behind questions that it does not answer.
-    stuck: bool,
+    is_blocked: bool,
     /// The first event that is recorded of it is the prompt.
     prompts: bool,
 }
@@ -56,7 +56,7 @@ impl<'a> MessageRequest<'a> {
             until: Until { turn: turn_of(decision, state), floor: state.seq.next(), ends },
             is_new,
             // A prompt without answers is queued while the task waits for answers, and is answered at once.
-            stuck: state.paused && !decision.events.iter().any(is_answer),
+            is_blocked: state.paused && !decision.events.iter().any(is_answer),
             prompts: matches!(decision.events.first(), Some(Event::Prompted { .. })),
         }
     }
@@ -68,21 +68,21 @@ impl Core {
         &mut self,
         caller: &Caller,
         mut say: Say,
-        mut like: NewTaskOptions,
+        mut options: NewTaskOptions,
         now: Now,
     ) -> Result<(), Fault> {
         self.room_for_sub(say.task.as_ref())?;
-        if let Some(text) = self.scripted_message(&say, &like) {
+        if let Some(text) = self.scripted_message(&say, &options) {
             self.reply_with_message(caller, &say, &text, now);
             return Ok(());
         }
         let servers = self.named_servers(caller, say.task.as_ref(), &say.create.settings)?;
-        like.servers.clone_from(&servers);
+        options.servers.clone_from(&servers);
         if let Some(task) = &say.task {
             let key = self.client_key(Some(task), &say.create.settings)?;
             self.hand_over_key(task, key);
         }
-        let TargetTask { task, is_new, failure } = self.target_task(&say, like, caller, now)?;
+        let TargetTask { task, is_new, failure } = self.target_task(&say, options, caller, now)?;
         let decided = self.decide_message(caller, &task, &mut say, now);
         let decision = decided.map_err(|fault| {
             if is_new {
@@ -95,7 +95,7 @@ impl Core {
         let prompt = decision.events.iter().position(|event| matches!(event, Event::Prompted { .. }));
         let prompt = prompt.map(|at| Seq(state.seq.0 + 1 + at as u64));
         let request = MessageRequest::new(caller, &say, state, &decision, is_new);
-        let (until, stuck) = (request.until, request.stuck);
+        let (until, is_blocked) = (request.until, request.is_blocked);
         // The subscription begins before anything is recorded, so that the prompt need not be read from the journal again.
         self.hide_own(caller, &task, prompt);
         let reader = self.subscribe_sender(&request, &task, now);
@@ -108,16 +108,22 @@ impl Core {
             None => self.advance(&task, now),
             Some(text) => drop(self.drive(&task, Input::Fail(text), now)),
         }
-        if say.mode == Mode::Now || (say.mode == Mode::Wait && stuck && until.ends(until.floor, Mark::Pause)) {
+        if say.mode == Mode::Now || (say.mode == Mode::Wait && is_blocked && until.ends(until.floor, Mark::Pause)) {
             let reply = self.answer_prompt(caller, &task, say.history);
-            self.note_wish(reply, Wants::Change);
+            self.set_intent(reply, Intent::Change);
             self.hold(reply);
         }
         Ok(())
     }
 
     /// The named task, or a new one.
-    fn target_task(&mut self, say: &Say, like: NewTaskOptions, caller: &Caller, now: Now) -> Result<TargetTask, Fault> {
+    fn target_task(
+        &mut self,
+        say: &Say,
+        options: NewTaskOptions,
+        caller: &Caller,
+        now: Now,
+    ) -> Result<TargetTask, Fault> {
         if let Some(task) = say.task.clone() {
             let context = &self.tasks[&task].state.created.context;
             if say.create.context.as_ref().is_some_and(|given| given != context) {
@@ -126,7 +132,7 @@ impl Core {
             }
             return Ok(TargetTask { task, is_new: false, failure: None });
         }
-        let (task, failure) = self.create_task(&say.create, like, caller.partition(), now)?;
+        let (task, failure) = self.create_task(&say.create, options, caller.partition(), now)?;
         Ok(TargetTask { task, is_new: true, failure })
     }
 
@@ -145,7 +151,7 @@ impl Core {
 
     /// Subscribes the client of a message. None: there is nothing to wait for.
     fn subscribe_sender(&mut self, request: &MessageRequest<'_>, task: &TaskId, now: Now) -> Option<Key> {
-        let MessageRequest { caller, say, until, stuck, .. } = *request;
+        let MessageRequest { caller, say, until, is_blocked, .. } = *request;
         let mut sub = self.sub(caller, task, self.tasks[task].state.seq, until);
         match say.mode {
             Mode::Stream => {
@@ -153,17 +159,17 @@ impl Core {
                     sub.cursor = sub.cursor.next();
                 }
                 if self.settings.request_policy.disconnect == Disconnect::Aborts && sub.view.is_coder() {
-                    sub.owns = Some(until.turn);
+                    sub.aborts_turn = Some(until.turn);
                 }
                 self.begin_stream(sub, now)
             }
             // What waits for more than the questions there are is not answered by them.
-            Mode::Wait if !stuck || !until.ends(until.floor, Mark::Pause) => {
+            Mode::Wait if !is_blocked || !until.ends(until.floor, Mark::Pause) => {
                 if caller.form.session.is_some() {
                     self.show_in_session(caller, task);
                 }
                 sub.kind = Kind::Once { history: say.history };
-                sub.wants = Wants::Change;
+                sub.intent = Intent::Change;
                 let key = self.subscribe(sub)?;
                 if let Some(wait) = self.settings.request_policy.blocking_timeout_ms
                     && until.ends(until.floor, Mark::Pause)
@@ -181,8 +187,8 @@ impl Core {
         let stream = (caller.form.dialect.binding == Binding::Acp).then(|| self.stream_of(caller.conn, task)).flatten();
         if let Some(sub) = stream.and_then(|stream| self.readers.get_mut(stream)) {
             let sent = sub.cursor;
-            sub.own.retain(|seq| *seq > sent);
-            sub.own.extend(prompt);
+            sub.hidden.retain(|seq| *seq > sent);
+            sub.hidden.extend(prompt);
         }
     }
 
@@ -202,7 +208,7 @@ impl Core {
             return;
         };
         // A stream that would end with the questions there are has nothing to wait for.
-        let last = request.stuck && until.ends(until.floor, Mark::Pause);
+        let last = request.is_blocked && until.ends(until.floor, Mark::Pause);
         let state = &self.tasks[&sub.task].state;
         let whole = match caller.form.dialect.prompt_stream.0 {
             Begins::Snapshot => true,
@@ -233,13 +239,13 @@ impl Core {
     fn hold(&mut self, reader: Option<Key>) {
         let sub = reader.and_then(|key| self.readers.get_mut(key));
         if let (Durability::Strict, Some(sub)) = (self.settings.request_policy.durability, sub) {
-            sub.safe = self.tasks[&sub.task].state.seq;
+            sub.required_sync = self.tasks[&sub.task].state.seq;
         }
     }
 
     /// A scripted agent may answer with a message instead of a task.
-    fn scripted_message(&self, say: &Say, like: &NewTaskOptions) -> Option<String> {
-        let creates = say.task.is_none() && like.command.is_none();
+    fn scripted_message(&self, say: &Say, options: &NewTaskOptions) -> Option<String> {
+        let creates = say.task.is_none() && options.command.is_none();
         self.settings.script.as_ref().filter(|_| creates)?.bare_reply(&say.said.message)
     }
 
@@ -258,7 +264,7 @@ impl Core {
 
     /// Finds out whether the text of a message answers a question of the task that it names or of a task in the context that it names,
     /// in views that answer in words. Then the message becomes the answer. If several questions are open, they are returned in words.
-    pub(in crate::core) fn hear_answer(&self, say: &mut Say, caller: &Caller) -> Option<String> {
+    pub(in crate::core) fn match_answer(&self, say: &mut Say, caller: &Caller) -> Option<String> {
         let form = &caller.form;
         let candidates: Vec<&TaskId> = match (&say.task, &say.create.context) {
             (Some(task), _) => vec![task],

@@ -34,19 +34,19 @@ impl Core {
             return self.send_message(caller, *say, NewTaskOptions::at(site), now);
         }
         let execute = Execute { otherwise: None, ..execute };
-        match self.find(&execute, &site, caller) {
+        match self.find_command(&execute, &site, caller) {
             Ok((mut command, answers)) => {
                 if command.path.first().is_some_and(|name| name == COMPRESS) {
                     return self.compress(caller, execute, now);
                 }
                 let id: TaskId = self.settings.entropy.uuid().into();
-                let (execute, form) = watched(execute, answers, caller, &id);
+                let (execute, form) = choose_answer(execute, answers, caller, &id);
                 if execute.mode == Mode::Stream {
                     self.room_for_stream(caller)?;
                 }
                 let about = execute.about.clone();
-                let say = self.typed(execute, &command);
-                let restored = self.prepare(&mut command, about.as_ref(), caller, now)?;
+                let say = self.command_prompt(execute, &command);
+                let restored = self.prepare_command(&mut command, about.as_ref(), caller, now)?;
                 let options =
                     NewTaskOptions { id: Some(id.clone()), command: Some(command), ..NewTaskOptions::at(site) };
                 self.send_message(&Caller { form, ..caller.clone() }, say, options, now)?;
@@ -68,7 +68,7 @@ impl Core {
         let Some(task) = execute.about.clone().or_else(|| self.live_session(caller).cloned()) else {
             return Err(Fault::params("There is no conversation yet that could be summarised."));
         };
-        let (execute, form) = watched(execute, Answers::Streaming, caller, &task);
+        let (execute, form) = choose_answer(execute, Answers::Streaming, caller, &task);
         let message = Message::new(self.settings.entropy.uuid(), Role::User, vec![Part::text(format!("/{COMPRESS}"))]);
         let mut said = Said::new(Arc::new(message), Vec::new());
         said.delivery.compress = true;
@@ -78,7 +78,7 @@ impl Core {
     }
 
     /// Does the part of a command that is the core's. Returns the task that the command will restore.
-    fn prepare(
+    fn prepare_command(
         &mut self,
         command: &mut Invocation,
         about: Option<&TaskId>,
@@ -97,7 +97,7 @@ impl Core {
         Ok(None)
     }
 
-    fn find(
+    fn find_command(
         &self,
         execute: &Execute,
         site: &Result<Site, String>,
@@ -140,7 +140,7 @@ impl Core {
     }
 
     /// The prompt of its task: the command line.
-    fn typed(&mut self, execute: Execute, command: &Invocation) -> Say {
+    fn command_prompt(&mut self, execute: Execute, command: &Invocation) -> Say {
         let message = Message::new(self.settings.entropy.uuid(), Role::User, vec![Part::text(command.line())]);
         Say::new(Said::new(Arc::new(message), Vec::new()), None, execute.create, execute.mode)
     }
@@ -161,7 +161,7 @@ impl Core {
 /// A command that starts a model turn is answered with a stream where a client would wait for a result. As at the reference server,
 /// the model asks nothing, if the operator allows that and the client may ask for it. A native client that follows tasks anyway is
 /// answered at once.
-fn watched(mut execute: Execute, answers: Answers, caller: &Caller, task: &TaskId) -> (Execute, Form) {
+fn choose_answer(mut execute: Execute, answers: Answers, caller: &Caller, task: &TaskId) -> (Execute, Form) {
     let form = &caller.form;
     match (form.prompt_answer, answers) {
         (PromptAnswer::CommandResult, Answers::Streaming) => {

@@ -17,17 +17,17 @@ use crate::task::machine::state::{Item, State};
 use crate::task::policy;
 use std::sync::Arc;
 
-/// How a task is created, beside what its client wants.
+/// How a task is created, beside the settings that its client has sent.
 pub(in crate::core) struct NewTaskOptions {
     /// None: a new id.
     pub id: Option<TaskId>,
-    /// The command it is for.
+    /// The slash command that it runs.
     pub command: Option<Invocation>,
-    /// Where it works, or why it cannot.
+    /// Its workspace, or why that cannot be used.
     pub site: Result<Site, String>,
     /// The MCP servers that the client named.
     pub servers: Vec<Server>,
-    /// Everybody who may look at tasks sees it.
+    /// It is visible to all subjects that have the right to view tasks.
     pub shared: bool,
 }
 
@@ -37,15 +37,15 @@ impl NewTaskOptions {
     }
 }
 
-/// Where a task works and which model it asks.
+/// The workspace and the model of a new task.
 struct Chosen {
     site: Site,
     model: String,
-    /// Why it cannot do so.
+    /// Why one of them cannot be used.
     problem: Option<String>,
 }
 
-/// What a new task continues.
+/// The conversation that a new task continues.
 struct Continued {
     /// The latest task of the context, and its position.
     parent: (TaskId, Seq),
@@ -54,6 +54,7 @@ struct Continued {
 }
 
 impl Core {
+    /// Carries out the call that creates a task without a message.
     pub(in crate::core) fn create(
         &mut self,
         caller: &Caller,
@@ -85,7 +86,7 @@ impl Core {
         let context = context.clone().unwrap_or_else(|| self.settings.entropy.uuid().into());
         let (parent, inherited) = self.continued(&partition, &context).map(|c| (c.parent, c.inherited)).unzip();
         let key = self.client_key(None, settings)?;
-        self.make_room();
+        self.make_room_for_task();
         if self.tasks.len() >= self.settings.limits.tasks {
             let message = "The server has as many tasks as it can hold; try again later.";
             return Err(Fault::new(FaultKind::Overloaded { retry_after_s: 10 }, message));
@@ -134,7 +135,7 @@ impl Core {
         Ok((task, problem))
     }
 
-    /// What a new task in this context continues.
+    /// The conversation that a new task in this context continues.
     fn continued(&self, partition: &Partition, context: &ContextId) -> Option<Continued> {
         let parent = self.tasks.latest(partition, context)?;
         let loaded = self.tasks.get(parent)?;

@@ -1,5 +1,5 @@
-//! Inputs of tasks are decided and recorded, records are appended to the store, and only what is there is released to readers and
-//! workers.
+//! The path of an input through a task: it is decided and recorded, the records are appended to the store, and only records that are there
+//! are released to readers and workers.
 
 use crate::base::clock::Now;
 use crate::base::id::{Seq, TaskId};
@@ -34,7 +34,7 @@ impl Core {
         }
     }
 
-    /// Gives a task one input and lets it go on as far as it can.
+    /// Gives a task one input, and advances it as far as it can go.
     pub(in crate::core) fn drive(&mut self, task: &TaskId, input: Input, now: Now) -> Result<(), Refusal> {
         let decision = self.decide(task, input)?;
         self.commit(task, decision, now);
@@ -48,8 +48,8 @@ impl Core {
         command.is_some_and(|command| !(command.gated.is_empty() && command.running.is_empty()))
     }
 
-    /// Does what follows from the state. When the server is shutting down no new work begins, but a turn may still end. A task that is
-    /// being restored waits.
+    /// Decides and records everything that follows from the state of a task. When the server is shutting down, no new work begins, but a
+    /// turn may still end. A task that is being restored waits.
     pub(in crate::core) fn advance(&mut self, task: &TaskId, now: Now) {
         if self.tasks.get(task).is_some_and(|loaded| self.is_restoring(loaded)) {
             return;
@@ -109,7 +109,7 @@ impl Core {
         match changed {
             None => return,
             Some(true) => {
-                self.tasks.note_brief(task);
+                self.tasks.update_brief(task);
                 self.arm_expiry(now);
             }
             Some(false) => {}
@@ -146,7 +146,7 @@ impl Core {
             }
             Effect::Save { rule } => {
                 self.audit_saved(task, rule, now);
-                self.learn_saved(rule);
+                self.add_saved_rule(rule);
                 return self.start_after_audit(Out::SaveRule { rule: Rule::clone(rule) });
             }
             Effect::Start { job, gate } => (*job, *gate),
@@ -174,14 +174,14 @@ impl Core {
         loaded.gated.push((gate, loaded.state.seq, job));
     }
 
-    /// A journal that could not be written is left alone until [`Core::retry_append`].
+    /// Appends the lines of a task in this turn of the loop, unless its journal could not be written and the retry is not due yet.
     pub(in crate::core) fn schedule_append(&mut self, task: &TaskId) {
         if self.tasks.get(task).is_some_and(|loaded| loaded.broken.is_none() || !loaded.retry_armed) {
             self.retry_append(task);
         }
     }
 
-    /// Appends in this turn, also to a journal that could not be written before.
+    /// Appends the lines of a task in this turn of the loop, even if its journal could not be written before.
     pub(in crate::core) fn retry_append(&mut self, task: &TaskId) {
         if let Some(loaded) = self.tasks.get_mut(task)
             && !loaded.listed
@@ -193,8 +193,8 @@ impl Core {
 
     // The disk.
 
-    /// Appends what was decided since the last time: one write per changed task. Events whose append fails are tried again later;
-    /// nothing is rolled back, because nothing was shown or started.
+    /// Appends the events that were decided since the last turn: one write per changed task. A failed append is tried again later;
+    /// nothing is rolled back, because none of its events was shown or had jobs started.
     pub(in crate::core) fn append(&mut self, store: &mut dyn Store, now: Now) {
         for task in std::mem::take(&mut self.disk.to_close) {
             // A client may have asked for it again in the meantime.
@@ -219,20 +219,20 @@ impl Core {
                     if !loaded.is_held_back() && loaded.broken.take().is_some() {
                         self.readers.forget_notices(&loaded.subs);
                     }
-                    // The others have to know of a new task before it rests.
-                    let is_new = self.settings.shared_store.is_some() && loaded.noted.is_none();
+                    // Other instances have to know of a new task before it is idle.
+                    let is_new = self.settings.shared_store.is_some() && loaded.stored_brief.is_none();
                     if !loaded.is_open() || is_new {
                         let brief = Brief::of(&loaded.state);
-                        if loaded.noted.as_ref() != Some(&brief) {
+                        if loaded.stored_brief.as_ref() != Some(&brief) {
                             store.update_summary(&task, &brief);
-                            loaded.noted = Some(brief);
+                            loaded.stored_brief = Some(brief);
                         }
                     }
                     self.disk.to_release.push(task);
                 }
                 Err(error) if loaded.written == Seq(0) => {
                     store.close(&task);
-                    self.tell_trouble(&error, now);
+                    self.report_store_error(&error, now);
                     self.abandon(&task, error, now);
                 }
                 Err(error) => {
@@ -241,13 +241,13 @@ impl Core {
                         let at = now.mono_ms + self.settings.limits.store_retry_ms;
                         self.timers.arm(at, Timer::Store(task.clone()));
                     }
-                    self.tell_trouble(&error, now);
+                    self.report_store_error(&error, now);
                     failed.push(task);
                 }
             }
         }
         for task in failed {
-            self.tell_readers(&task, now);
+            self.notify_readers(&task, now);
         }
         self.out.extend(store.findings().into_iter().map(Out::warning));
         self.out.extend(store.take_maintenance().map(Out::Maintain));
@@ -256,7 +256,7 @@ impl Core {
         }
     }
 
-    /// Tries a journal again that could not be written.
+    /// The time to try a journal again that could not be written.
     pub(in crate::core) fn append_is_due(&mut self, task: &TaskId) {
         if let Some(loaded) = self.tasks.get_mut(task) {
             loaded.retry_armed = false;
@@ -264,7 +264,7 @@ impl Core {
         }
     }
 
-    /// Shows and starts what is on disk now.
+    /// Sends readers the events that are on disk by now, and starts the jobs that waited for them.
     pub(in crate::core) fn release(&mut self, now: Now) {
         for request in std::mem::take(&mut self.disk.to_list) {
             self.list(request, now);
@@ -286,22 +286,22 @@ impl Core {
         for sub in pumped {
             self.pump(sub, now);
         }
-        // Once per task, because it looks at all readers of the task.
+        // Once per task, because `trim` looks at all readers of the task.
         read.sort_unstable();
         read.dedup();
         for task in read {
             self.trim(&task);
         }
         self.restore(now);
-        self.turn_pages();
+        self.request_pages();
         self.announce_clients(now);
         self.watch_output_budget(now);
-        self.lighten();
+        self.limit_log_bytes();
         self.disconnect_clients(now);
         if self.is_over() {
             let fault = Fault::new(
                 FaultKind::Overloaded { retry_after_s: 5 },
-                "The server is ending. What it has accepted is kept; connect again when it is back.",
+                "The server is shutting down. Accepted requests are kept; connect again when it is back.",
             );
             for key in self.readers.keys() {
                 self.fail_subscription(key, &fault, now);
@@ -321,7 +321,7 @@ impl Core {
         let audited = self.audit.as_ref().is_none_or(|audit| audit.is_synced(loaded));
         let now_ms = self.operation.now.mono_ms;
         let slow_ms = self.settings.shared_store.as_ref().map(|store| store.slow_ms);
-        let is_doubtful = slow_ms.is_some_and(|slow_ms| now_ms.saturating_sub(loaded.confirmed_ms) > slow_ms);
+        let is_doubtful = slow_ms.is_some_and(|slow_ms| now_ms.saturating_sub(loaded.sync_confirmed_ms) > slow_ms);
         let is_cut_off = self.disk.sharing.is_cut_off;
         let (mut must_sync, mut must_audit) = (false, false);
         let mut waiting = Vec::new();
@@ -345,7 +345,8 @@ impl Core {
             }
         }
         loaded.gated = waiting;
-        must_sync |= self.readers.among(&loaded.subs).any(|sub| sub.safe > synced && sub.safe <= written);
+        must_sync |=
+            self.readers.among(&loaded.subs).any(|sub| sub.required_sync > synced && sub.required_sync <= written);
         must_sync |= loaded.is_held_back() && !loaded.retry_armed;
         if must_sync && waits_for_parent {
             let at = self.operation.now.mono_ms + self.settings.limits.store_retry_ms;
@@ -354,7 +355,7 @@ impl Core {
             }
         } else if must_sync && !loaded.syncing {
             loaded.syncing = true;
-            loaded.asked_ms = now_ms;
+            loaded.sync_asked_ms = now_ms;
             self.out.push(Out::Store(StoreRequest::Sync { task: task.clone(), upto: written }));
         }
         if let Some(audit) = self.audit.as_mut().filter(|_| must_audit) {
@@ -371,7 +372,7 @@ impl Core {
         match result {
             Ok(()) => {
                 loaded.synced = loaded.synced.max(upto.min(loaded.written));
-                loaded.confirmed_ms = loaded.asked_ms;
+                loaded.sync_confirmed_ms = loaded.sync_asked_ms;
                 if loaded.pending.is_empty() && loaded.broken.take().is_some() {
                     self.readers.forget_notices(&loaded.subs);
                 }
@@ -379,15 +380,15 @@ impl Core {
             }
             Err(error) if self.settings.shown_when() == ShownWhen::Synced => self.not_synced(task, error, now),
             Err(error) => {
-                self.tell_trouble(&error, now);
+                self.report_store_error(&error, now);
                 let Some(loaded) = self.tasks.get_mut(task) else {
                     return;
                 };
-                // What waits for the flush can never start, so the task fails instead of waiting for ever.
+                // Jobs that wait for the flush can never start, so the task fails instead of waiting for ever.
                 let text = format!("The task's journal cannot be written: {}", error.message);
                 let safe = loaded.synced;
                 let mut held = loaded.subs.clone();
-                held.retain(|key| self.readers.get(*key).is_some_and(|sub| sub.safe > safe));
+                held.retain(|key| self.readers.get(*key).is_some_and(|sub| sub.required_sync > safe));
                 let fault = Fault::new(FaultKind::Storage, text.clone());
                 for key in held {
                     self.fail_subscription(key, &fault, now);
@@ -399,7 +400,7 @@ impl Core {
 }
 
 impl Core {
-    /// A shared store did not take events that nobody was shown.
+    /// A shared store did not accept events. No client was shown them.
     fn not_synced(&mut self, task: &TaskId, error: StoreError, now: Now) {
         let Some(loaded) = self.tasks.get_mut(task) else {
             return;
@@ -412,8 +413,8 @@ impl Core {
             self.timers.arm(at, Timer::Store(task.clone()));
         }
         loaded.broken = Some(error.message.clone());
-        self.tell_trouble(&error, now);
-        self.tell_readers(task, now);
+        self.report_store_error(&error, now);
+        self.notify_readers(task, now);
     }
 }
 
@@ -424,7 +425,7 @@ fn is_work(effect: &Effect) -> bool {
 fn append_one(loaded: &mut LoadedTask, store: &mut dyn Store) -> Result<(), StoreError> {
     let open = loaded.openness();
     // A task that was loaded because it had been left open may turn out to be settled: then the next start need not load it.
-    if loaded.pending.is_empty() && loaded.marked == Some(open) {
+    if loaded.pending.is_empty() && loaded.stored_openness == Some(open) {
         return Ok(());
     }
     let created = &loaded.state.created;
@@ -432,7 +433,7 @@ fn append_one(loaded: &mut LoadedTask, store: &mut dyn Store) -> Result<(), Stor
         store.create(&created.task, &Brief::of(&loaded.state))?;
     }
     store.append(&created.task, &loaded.pending, open)?;
-    loaded.marked = Some(open);
+    loaded.stored_openness = Some(open);
     loaded.written = loaded.state.seq;
     loaded.log_bytes += loaded.pending.len();
     loaded.pending = Vec::new();

@@ -1,5 +1,5 @@
-//! Tasks whose time is over. Tasks that were idle for too long are closed by `decide`, for which they are loaded. Tasks that have
-//! been over for long enough are removed with their logs, without being loaded.
+//! Expiry of tasks. Tasks that were idle for too long are loaded and closed by `decide`. Tasks that have been over for the retention time are
+//! removed with their logs, without being loaded.
 //!
 //! A task that later tasks of its context continue is part of their conversation and stays as long as they do. A task with
 //! deliveries to webhooks stays until they are delivered or given up, which takes minutes where retention takes hours.
@@ -37,13 +37,13 @@ impl Core {
     pub(in crate::core) fn check_limit(&mut self, task: &TaskId, now: Now) {
         if let Some(loaded) = self.tasks.get_mut(task) {
             loaded.armed = u64::MAX;
-            self.tell_time(task, now);
+            self.apply_time_limits(task, now);
         }
     }
 
-    /// Gives a task the time.
-    pub(in crate::core) fn tell_time(&mut self, task: &TaskId, now: Now) {
-        // The time is never refused; a task that is over ignores it.
+    /// Gives a task the present time, so that it ends what has lasted too long.
+    pub(in crate::core) fn apply_time_limits(&mut self, task: &TaskId, now: Now) {
+        // This input is never refused; a task that is over ignores it.
         let at = self.tasks.get(task).map_or(now.unix_ms, |loaded| loaded.state.at);
         let time = self.tasks.known.time_for(at, now.unix_ms);
         let _ = self.drive(task, Input::Time(time), now);
@@ -69,10 +69,10 @@ impl Core {
                         completed and deleted begin anew";
             self.out.push(Out::warning(text.into()));
         }
-        // Those that were loaded only to be closed need not stay.
+        // Unload the tasks that were loaded only to be closed.
         for task in self.disk.take_loaded_for_expiry() {
-            if self.tasks.get(&task).is_some_and(|loaded| loaded.can_leave()) {
-                self.leave(task);
+            if self.tasks.get(&task).is_some_and(|loaded| loaded.can_be_unloaded()) {
+                self.unload_task(task);
             }
         }
         let most = if self.is_running() { self.settings.limits.expiries } else { 0 };
@@ -82,10 +82,10 @@ impl Core {
             };
             let brief = self.tasks.known.get(&task);
             if brief.is_some_and(|brief| brief.state.is_terminal()) {
-                self.retire(task, now);
+                self.remove_expired(task, now);
             } else if self.tasks.is_loaded(&task) {
                 self.take_over(&task, now);
-                self.tell_time(&task, now);
+                self.apply_time_limits(&task, now);
             } else if !self.disk.loading.contains_key(&task) {
                 self.load_for_expiry(task);
             }
@@ -93,14 +93,14 @@ impl Core {
         self.arm_expiry(now);
     }
 
-    /// A task that has been over for as long as it is kept.
-    fn retire(&mut self, task: TaskId, now: Now) {
+    /// Removes a task whose retention time is over, if it is not in use.
+    fn remove_expired(&mut self, task: TaskId, now: Now) {
         if self.tasks.is_continued(&task) {
             return;
         }
         let loaded = self.tasks.get(&task);
-        let is_used = self.disk.loading.contains_key(&task) || loaded.is_some_and(|loaded| !loaded.can_leave());
-        // What a shared store deletes is recorded afterwards: it has to be possible then.
+        let is_used = self.disk.loading.contains_key(&task) || loaded.is_some_and(|loaded| !loaded.can_be_unloaded());
+        // In a shared store the audit entry is written after the deletion, so nothing is deleted while the audit cannot be written.
         let is_unrecorded = self.settings.shared_store.is_some() && self.audit_problem().is_some();
         if is_used || is_unrecorded {
             self.put_off(task, now);
@@ -109,7 +109,7 @@ impl Core {
         }
     }
 
-    /// Deletes a log. The task cannot be used from now on.
+    /// Removes a task, and deletes its log once the audit has an entry about that.
     pub(super) fn remove(&mut self, task: TaskId, now: Now) {
         drop(self.tasks.unload(&task));
         if let Some(brief) = self.tasks.forget(&task, now.unix_ms) {
@@ -118,7 +118,7 @@ impl Core {
         }
     }
 
-    /// A log was deleted, or not: then the task is still there, and it is tried again later.
+    /// The result of the deletion of a log. If it was not deleted, the task is registered again, and the deletion is tried again later.
     pub(in crate::core) fn removed(
         &mut self,
         task: TaskId,
@@ -129,7 +129,7 @@ impl Core {
         self.audit_deleted(&task, result == Ok(Removal::Removed), now);
         self.answer_deleting(&task, &result, now);
         if result != Ok(Removal::Removed) {
-            self.tasks.learn(task.clone(), brief);
+            self.tasks.register(task.clone(), brief);
             let stays = result.as_ref().is_err_and(|error| error.lasts == Lasts::Long);
             let pause_ms = match stays && self.settings.shared_store.is_some() {
                 // Mostly another task continues it, of which nothing is known here.
@@ -145,7 +145,7 @@ impl Core {
         self.arm_expiry(now);
     }
 
-    /// Has a task loaded that can leave memory again when it was closed.
+    /// Loads a task only to close it. It is unloaded afterwards.
     fn load_for_expiry(&mut self, task: TaskId) {
         self.disk.loaded_for_expiry.push(task.clone());
         self.fetch_to_own(task);

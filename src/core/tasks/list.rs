@@ -1,6 +1,5 @@
-//! Lists of tasks. Which tasks are on a page is found among the briefs of all tasks; only those are brought into memory. A list
-//! shows what is on disk and nothing else, so it is made when everything of this turn of the loop has been appended. A task with events
-//! that are not on disk is left out.
+//! Lists of tasks. The tasks of a page are chosen by the summaries of all tasks; only these are loaded. A list shows only what is on disk, so
+//! it is made when everything of this turn of the loop has been appended. A task with events that are not on disk is left out.
 
 use crate::a2a::{self, Answers, Page, Wanted};
 use crate::base::clock::Now;
@@ -33,7 +32,7 @@ impl Core {
                 self.answer_encoded(conn, request.caller.form, (bytes, Extent::Whole), encode, now);
             }
             Call::List(list) if request.caller.form.dialect.answers == Answers::Gemini => {
-                // This dialect has no pages: a client that sees that there are more takes one that has.
+                // This dialect has no pages. The answer says how many tasks there are, and other dialects show the rest.
                 let newest = self.newest(list, &request, self.settings.limits.list_briefs);
                 let response = a2a::briefs(&request.caller.form, newest.tasks, newest.total);
                 self.answer(conn, &response, now);
@@ -48,7 +47,7 @@ impl Core {
                 let absent = page.iter().filter(|task| !self.tasks.is_loaded(task));
                 let absent: Vec<TaskId> = absent.cloned().collect();
                 if let Some(last) = absent.last() {
-                    // All at once, so that the list need not be made again for each of them.
+                    // All are loaded at the same time, so that the list need not be made again for each of them.
                     for task in &absent {
                         self.fetch(task);
                     }
@@ -75,7 +74,7 @@ impl Core {
         visible.filter(|loaded| loaded.is_shown()).map(|loaded| loaded.state.clone()).collect()
     }
 
-    /// The tasks a list is about, in no order.
+    /// The tasks that match the filters of a list, in no order.
     fn matching(&self, list: &List, request: &Parked) -> Vec<(&TaskId, &Brief)> {
         let form = &request.caller.form;
         let unwritten = self.tasks.values().filter(|loaded| !loaded.is_shown());
@@ -100,7 +99,7 @@ impl Core {
         }
         let more = tasks.len() > most;
         if more {
-            // Only what is on the page need be in order: there may be a hundred thousand others.
+            // Only the tasks of the page are sorted: there may be a hundred thousand others.
             tasks.select_nth_unstable_by(most, newest_first);
             tasks.truncate(most);
         }

@@ -1,8 +1,8 @@
-//! One task in memory: its state, the end of its log that readers still need, and how far the log is on disk.
+//! One task in memory: its state, its newest events in encoded form for readers, and how far its log is on disk.
 //!
 //! An event is encoded once for every view that a client watches, right after it was applied, when the state is exactly the one after
 //! the event. Readers share the encoded bodies; a reader that is too far behind reads the journal and folds a state of its own (see
-//! `core/readers`). Without readers no bodies are made or kept.
+//! `core/readers`). Without readers no event is encoded.
 
 use crate::a2a::{self, Body, Tools, View};
 use crate::base::id::{Seq, TaskId};
@@ -27,55 +27,61 @@ pub struct LoadedTask {
     pub state: Arc<State>,
     /// The conversation this one continues, from the tasks before it in its context.
     pub inherited: Vec<Arc<Item>>,
-    /// This server continues the task. A task that was loaded only to be read is left as it is.
+    /// This server continues the task. A task that was loaded only to be read is not changed.
     pub owned: bool,
     /// In a shared store: its workspace, which is not the server's own, was found on this machine.
     pub is_found: bool,
-    /// In a shared store: other instances may have left requests for its owner that were not looked for yet.
-    pub hears: bool,
+    /// In a shared store: its inbox has to be read, because other instances may have left requests there.
+    pub has_unread_inbox: bool,
     /// Journal lines that are not on disk yet.
     pub pending: Vec<u8>,
-    /// The length of its log and of the logs it was loaded with: about half of the memory it takes.
+    /// The length of its log and of the logs of the tasks that it continues: about half of the memory it takes.
     pub log_bytes: usize,
     /// Up to here the log survives the end of the process.
     pub written: Seq,
     /// Up to here it survives a power failure.
     pub synced: Seq,
+    /// A sync is under way.
     pub syncing: bool,
-    /// When the sync that is under way was asked for, and the last one that succeeded, in monotonic milliseconds.
-    pub asked_ms: u64,
-    pub confirmed_ms: u64,
+    /// When the latest sync was requested, and when the last one was requested that succeeded, in monotonic milliseconds.
+    pub sync_asked_ms: u64,
+    pub sync_confirmed_ms: u64,
     shown_when: ShownWhen,
-    /// The last entry of the audit that tells of it, and the one that its log names last.
-    pub audit: u64,
-    pub audited: u64,
+    /// The number of the last audit entry about the task.
+    pub audit_entry: u64,
+    /// The number of the last audit entry that its log names.
+    pub logged_audit_entry: u64,
     /// Why the journal cannot be written at present.
     pub broken: Option<String>,
     /// A timer for the next try is armed.
     pub retry_armed: bool,
-    /// Jobs that wait for their events to be safe.
+    /// Jobs that wait until their events are written or synced.
     pub gated: Vec<(Gate, Seq, Job)>,
     /// Notices to the user's hooks about events that are not shown yet.
     pub hook_notices: Vec<(Seq, Box<HookNotice>)>,
     /// Jobs that were started and have not reported their end.
     pub running: Vec<Seq>,
-    /// The command that restores it.
+    /// The slash command that is restoring it.
     pub restored_by: Option<TaskId>,
     /// When its next timer for limits fires, in monotonic milliseconds.
     pub armed: u64,
+    /// Its subscriptions.
     pub subs: Vec<Key>,
-    /// The state of deliveries to its webhooks.
+    /// Deliveries to its webhooks that are in flight or wait for a retry.
     pub deliveries: Vec<DeliveryState>,
+    /// The views of its streams, and how many streams have each.
     views: Vec<(View, usize)>,
+    /// The newest events, encoded.
     hot: VecDeque<Hot>,
     pub hot_bytes: usize,
-    /// It is in the core's list of tasks to append.
+    /// It is in the list of tasks with lines to append.
     pub listed: bool,
-    /// The summary and the marker that the store has.
-    pub noted: Option<Brief>,
-    pub marked: Option<Openness>,
+    /// The summary and the marker that the store has of it.
+    pub stored_brief: Option<Brief>,
+    pub stored_openness: Option<Openness>,
 }
 
+/// An event in memory, encoded for each view.
 struct Hot {
     seq: Seq,
     mark: Mark,
@@ -89,7 +95,7 @@ pub enum Mark {
     Plain,
     TurnEnd {
         turn: u32,
-        rest: Rest,
+        awaits: Awaits,
     },
     /// The prompt of this turn was taken back.
     Dropped {
@@ -101,13 +107,13 @@ pub enum Mark {
 
 /// What a task waits for after a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rest {
+pub enum Awaits {
     /// The next prompt.
-    Done,
-    /// What the agent asked for, or whether to go on where it was cut off.
-    Asked,
+    Prompt,
+    /// The answer to what the agent asked, or, after an interruption, a message to continue.
+    Answer,
     /// A credential.
-    Auth,
+    Credential,
 }
 
 impl Mark {
@@ -117,10 +123,10 @@ impl Mark {
             Event::TurnEnded { .. } if state.continues_with_queue() => Mark::Plain,
             Event::TurnEnded { turn, end, .. } => Mark::TurnEnd {
                 turn: *turn,
-                rest: match end {
-                    End::Asked(_) | End::Interrupted(_) => Rest::Asked,
-                    End::NeedsAuth(_) => Rest::Auth,
-                    End::Done | End::Nothing | End::Refused | End::Failed(_) => Rest::Done,
+                awaits: match end {
+                    End::Asked(_) | End::Interrupted(_) => Awaits::Answer,
+                    End::NeedsAuth(_) => Awaits::Credential,
+                    End::Done | End::Nothing | End::Refused | End::Failed(_) => Awaits::Prompt,
                 },
             },
             Event::Dropped { turn, .. } => Mark::Dropped { turn: *turn },
@@ -144,11 +150,11 @@ impl Mark {
     }
 }
 
-/// An event as a reader finds it in memory.
+/// Where a reader finds an event.
 pub enum Found<'a> {
-    /// Its body, if the view shows it at all.
+    /// In memory: its body, if the view shows it at all.
     Hot(Option<&'a Body>, Mark),
-    /// It has to be read from the journal.
+    /// In the journal.
     Cold,
 }
 
@@ -159,17 +165,17 @@ impl LoadedTask {
             inherited,
             owned: true,
             is_found: false,
-            hears: false,
+            has_unread_inbox: false,
             pending: Vec::new(),
             log_bytes: 0,
             written: Seq(0),
             synced: Seq(0),
             syncing: false,
-            asked_ms: 0,
-            confirmed_ms: 0,
+            sync_asked_ms: 0,
+            sync_confirmed_ms: 0,
             shown_when,
-            audit: 0,
-            audited: 0,
+            audit_entry: 0,
+            logged_audit_entry: 0,
             broken: None,
             retry_armed: false,
             gated: Vec::new(),
@@ -183,8 +189,8 @@ impl LoadedTask {
             hot: VecDeque::new(),
             hot_bytes: 0,
             listed: false,
-            noted: None,
-            marked: None,
+            stored_brief: None,
+            stored_openness: None,
         }
     }
 
@@ -246,7 +252,7 @@ impl LoadedTask {
         }
     }
 
-    /// Drops bodies that every reader has been sent, and the oldest ones beyond `cap` in any case.
+    /// Drops encoded events that every reader was sent, and the oldest ones beyond `cap` bytes in any case.
     pub fn trim(&mut self, slowest: Seq, cap: usize) {
         while let Some(first) = self.hot.front() {
             let passed = first.seq <= slowest;
@@ -286,8 +292,8 @@ impl LoadedTask {
         self.shown_when == ShownWhen::Synced && self.synced < self.written
     }
 
-    /// How long its log is, with what is not on disk yet and the texts of calls that are stored beside it: about as long as the task
-    /// is when it is encoded.
+    /// The length of its log, with the lines that are not on disk yet and the texts of calls that are stored beside it: about the length
+    /// of the encoded task.
     pub fn len_bytes(&self) -> usize {
         let texts = usize::try_from(self.state.stored_bytes()).unwrap_or(usize::MAX);
         (self.log_bytes + self.pending.len()).saturating_add(texts)
@@ -312,8 +318,8 @@ impl LoadedTask {
     }
 
     /// Whether it can be unloaded: it is idle, all of it is on disk, it has no readers, and no delivery to a webhook is due. In a shared
-    /// store, what only this instance can go on with stays.
-    pub fn can_leave(&self) -> bool {
+    /// store, a task whose turn only this instance can continue is not unloaded.
+    pub fn can_be_unloaded(&self) -> bool {
         let is_held = self.owned && self.shown_when == ShownWhen::Synced && self.state.is_at_work();
         (self.openness() == Openness::Settled || !self.owned)
             && !is_held
@@ -328,7 +334,7 @@ impl LoadedTask {
             && !self.syncing
     }
 
-    /// What its marker says to the next start, which also continues deliveries to webhooks.
+    /// The marker for the next start, which has to load tasks with unfinished work and those with deliveries to webhooks that are due.
     pub fn openness(&self) -> Openness {
         match self.is_open() || webhooks::has_due_deliveries(&self.state) {
             true => Openness::Open,
@@ -336,7 +342,7 @@ impl LoadedTask {
         }
     }
 
-    /// Whether a delivery is under way.
+    /// Whether a delivery to a webhook is in flight.
     pub fn is_delivering(&self) -> bool {
         self.deliveries.iter().any(DeliveryState::is_in_flight)
     }

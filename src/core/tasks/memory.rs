@@ -1,5 +1,5 @@
-//! Which tasks are in memory. Open tasks are loaded at the start, other tasks when a request names them; the request waits until
-//! then. Idle tasks without subscribers are unloaded. A task whose first event could not be written is discarded.
+//! Loads and unloads tasks. Open tasks are loaded at the start, other tasks when a request names them; the request waits until then. Idle
+//! tasks without subscribers are unloaded. A task whose first event could not be written is discarded.
 
 use crate::a2a::View;
 use crate::base::clock::Now;
@@ -26,7 +26,7 @@ impl Core {
     /// Registers the tasks of the store, and loads those that were left open.
     pub(in crate::core) fn listed(&mut self, known: Vec<Known>, now: Now) {
         for known in known {
-            self.tasks.learn(known.task.clone(), known.brief);
+            self.tasks.register(known.task.clone(), known.brief);
             if known.open {
                 self.disk.unrestored.push_back(known.task);
             }
@@ -36,17 +36,17 @@ impl Core {
         self.timers.arm_expiry(0);
         self.timers.arm(0, Timer::Measure);
         // A disk may have been full before this server began.
-        self.arm_trial(0);
+        self.arm_probe(0);
         self.begin_sharing();
     }
 
-    /// Loads tasks that were left open, as many as there is room for now: their turns were interrupted, or deliveries to webhooks
-    /// are due. They take at most half of the queue of the disk lane, so that requests find room in it.
+    /// Loads tasks that the last run left open, as many as there is room for now: their turns were interrupted, or deliveries to webhooks
+    /// are due. The loads take at most half of the queue of the disk lane, so that requests find room in it.
     pub(in crate::core) fn restore(&mut self, now: Now) {
         while self.is_running()
             && let Some(task) = self.disk.unrestored.pop_front()
         {
-            self.make_room();
+            self.make_room_for_task();
             let loading = self.disk.loading.len();
             if self.tasks.len() + loading >= self.settings.limits.tasks
                 || loading >= self.settings.limits.lane_jobs.div_ceil(2)
@@ -54,7 +54,7 @@ impl Core {
                 return self.disk.unrestored.push_front(task);
             }
             match self.tasks.is_loaded(&task) {
-                true => self.take_over_left(&task, now),
+                true => self.take_over_now(&task, now),
                 false => self.fetch_to_own(task),
             }
         }
@@ -62,7 +62,7 @@ impl Core {
 
     /// A task was read from its journal, or could not be.
     pub(in crate::core) fn loaded(&mut self, task: &TaskId, result: Result<Box<Loaded>, StoreError>, now: Now) {
-        // A shared store has tried for long enough, and nobody locks its logs.
+        // A shared store repeats failed requests itself, and its logs have no locks.
         if let Err(error) = &result
             && self.settings.shared_store.is_none()
             && matches!(error.lasts, Lasts::WhileLocked | Lasts::Shortly)
@@ -75,19 +75,19 @@ impl Core {
                 return self.timers.arm(at, Timer::Load(task.clone()));
             }
         }
-        // First, while the requests that wait for tasks are known.
-        self.make_room();
+        // Before the waiting requests are taken out below: the tasks that they wait for are not unloaded.
+        self.make_room_for_task();
         let Loading { parked, streams, .. } = self.disk.loading.remove(task).unwrap_or_default();
         match result {
             Ok(read) => {
                 if self.tasks.known.get(task).is_none() {
-                    self.tasks.learn(task.clone(), Brief::of(&read.state));
+                    self.tasks.register(task.clone(), Brief::of(&read.state));
                 }
                 self.insert_loaded(task, *read);
                 self.continue_streams(task, &streams);
                 let is_unheld = self.tasks.get(task).is_some_and(|loaded| self.is_unheld(loaded));
                 if self.disk.to_own.remove(task) || is_unheld {
-                    self.take_over_left(task, now);
+                    self.take_over_now(task, now);
                 }
                 self.arm_expiry(now);
                 for mut request in parked {
@@ -103,10 +103,10 @@ impl Core {
             }
             Err(error) if error.lasts == Lasts::Gone => {
                 self.disk.to_own.remove(task);
-                self.is_gone(task, now);
+                self.task_was_deleted(task, now);
                 self.fail_subscriptions(streams, &Fault::no_task(task), now);
                 for request in parked {
-                    self.perform_with_gone(task, request, now);
+                    self.dispatch_for_deleted(task, request, now);
                 }
             }
             Err(error) => {
@@ -116,7 +116,7 @@ impl Core {
         }
     }
 
-    /// A task exists and could not be read.
+    /// A task exists and could not be loaded.
     fn not_loaded(&mut self, task: &TaskId, parked: Vec<Parked>, error: StoreError, now: Now) {
         self.put_off(task.clone(), now);
         let lasts = error.lasts;
@@ -131,14 +131,14 @@ impl Core {
             match lasts {
                 Lasts::Shortly => self.refuse(conn, &request.caller.form, &fault, now),
                 Lasts::Long | Lasts::WhileLocked | Lasts::Gone => {
-                    self.perform_without(task, request, &fault, now);
+                    self.dispatch_without(task, request, &fault, now);
                 }
             }
             self.read_on(conn, now);
         }
     }
 
-    /// Keeps a task that was read from the store. It is owned only when something is to be changed.
+    /// Adds a task that was read from the store. It is not owned until something is to be changed.
     fn insert_loaded(&mut self, task: &TaskId, Loaded { state, inherited, bytes }: Loaded) {
         let seq = state.seq;
         let mut loaded = LoadedTask::new(state, inherited, self.settings.shown_when());
@@ -149,20 +149,20 @@ impl Core {
             ShownWhen::Synced => seq,
         };
         loaded.log_bytes = bytes;
-        loaded.noted = Some(Brief::of(&loaded.state)).filter(|brief| self.tasks.known.get(task) == Some(brief));
+        loaded.stored_brief = Some(Brief::of(&loaded.state)).filter(|brief| self.tasks.known.get(task) == Some(brief));
         self.tasks.insert(task.clone(), loaded);
     }
 
-    /// Continues a task that was loaded: what was running when its server died is ended. A task that is only read is not taken
-    /// over, because that would write to its journal.
+    /// Makes this server the owner of a loaded task, unless another instance holds it. Jobs that ran when its last server died are recorded
+    /// as interrupted. A task that is only read is not taken over, because that would write to its journal.
     pub(in crate::core) fn take_over(&mut self, task: &TaskId, now: Now) {
         if !self.tasks.get(task).is_some_and(|loaded| self.is_held_elsewhere(loaded)) {
-            self.take_over_left(task, now);
+            self.take_over_now(task, now);
         }
     }
 
-    /// The same for a task whose owner has left it in whatever state.
-    pub(in crate::core) fn take_over_left(&mut self, task: &TaskId, now: Now) {
+    /// As [`Core::take_over`], for a task that no other instance continues, whatever its log says.
+    pub(in crate::core) fn take_over_now(&mut self, task: &TaskId, now: Now) {
         let Some(loaded) = self.tasks.get(task).filter(|loaded| !loaded.owned) else {
             return;
         };
@@ -170,19 +170,19 @@ impl Core {
         let is_ours = self.is_ours(loaded);
         let epoch = loaded.state.ownership.epoch() + u64::from(!is_ours);
         if let Some(loaded) = self.tasks.get_mut(task) {
-            (loaded.owned, loaded.hears) = (true, true);
+            (loaded.owned, loaded.has_unread_inbox) = (true, true);
         }
         self.audit_ownership(audit::Kind::Claimed, task, epoch, now);
         if let Some(owned) = self.settings.owned(epoch).filter(|_| !is_ours) {
             self.commit(task, Decision { events: vec![owned], effects: Vec::new() }, now);
         }
-        // After the append it is released, and deliveries to its webhooks start that were due before.
+        // After the append the task is released, which starts deliveries to webhooks that were due before.
         self.schedule_append(task);
         let _ = self.drive(task, Input::Restored, now);
-        self.tell_time(task, now);
+        self.apply_time_limits(task, now);
     }
 
-    /// A task whose first event could not be written is discarded, and its client gets the error.
+    /// Discards a task whose first event could not be written. Its client gets the error.
     pub(in crate::core) fn abandon(&mut self, task: &TaskId, error: StoreError, now: Now) {
         let Some(loaded) = self.discard_task(task, now) else {
             return;
@@ -190,7 +190,7 @@ impl Core {
         let fault = Fault::new(FaultKind::Storage, error.message);
         for key in loaded.subs {
             match self.readers.get(key).map(|sub| sub.role) {
-                // A socket that follows every task was shown nothing of this one.
+                // A socket that follows every task was sent nothing of this one.
                 Some(Role::FollowAll) => drop(self.unsubscribe(key)),
                 Some(_) | None => self.fail_subscription(key, &fault, now),
             }
@@ -198,7 +198,7 @@ impl Core {
     }
 
     /// Another instance has claimed the task: what was decided here and not synced is void. The jobs are stopped, and the task is loaded
-    /// as it is now. Streams go on with that; calls that wait for an answer are told to ask again.
+    /// again. Streams continue with the new state; calls that wait for an answer get an error that tells their clients to ask again.
     pub(in crate::core) fn fenced(&mut self, task: &TaskId, now: Now) {
         let Some(loaded) = self.tasks.unload(task) else {
             return;
@@ -209,10 +209,10 @@ impl Core {
         self.out.push(Out::warning(format!("task {task}: another instance continues it")));
         self.operation.metrics.fenced += 1;
         self.audit_ownership(audit::Kind::Fenced, task, loaded.state.ownership.epoch(), now);
-        let message = "Another instance continues this task. What it has not acknowledged was not accepted; ask again.";
+        let message = "Another instance continues this task. A request that was not acknowledged was not accepted; send it again.";
         let fault = Fault::new(FaultKind::Overloaded { retry_after_s: 1 }, message);
         let (streams, calls): (Vec<Key>, Vec<Key>) =
-            loaded.subs.iter().partition(|key| self.readers.go_back(**key, loaded.synced));
+            loaded.subs.iter().partition(|key| self.readers.rewind(**key, loaded.synced));
         self.fail_subscriptions(calls, &fault, now);
         self.disk.to_close.push(task.clone());
         if !streams.is_empty() {
@@ -220,7 +220,7 @@ impl Core {
         }
     }
 
-    /// Streams of a task that was loaded again go on where they are.
+    /// Continues the streams of a task that was loaded again at their positions.
     fn continue_streams(&mut self, task: &TaskId, streams: &[Key]) {
         let left: Vec<(Key, View)> =
             streams.iter().filter_map(|key| Some((*key, self.readers.get(*key)?.view))).collect();
@@ -239,50 +239,49 @@ impl Core {
         }
     }
 
-    /// Unloads idle tasks without readers when as many tasks as allowed are loaded. They are loaded again when a request names
-    /// them.
-    pub(in crate::core) fn make_room(&mut self) {
+    /// Unloads tasks if as many are loaded as may be. They are loaded again when a request names them.
+    pub(in crate::core) fn make_room_for_task(&mut self) {
         let most = self.settings.limits.tasks;
         if self.tasks.len() >= most {
             // Several at once, so that not every new task searches all of them.
             let few = most - most.div_ceil(16);
-            self.send_away(|tasks| tasks.len() <= few, None);
+            self.unload_until(|tasks| tasks.len() <= few, None);
         }
     }
 
-    /// The same when their logs are too long together.
-    pub(in crate::core) fn lighten(&mut self) {
+    /// Unloads tasks if the logs of all loaded tasks are too long together.
+    pub(in crate::core) fn limit_log_bytes(&mut self) {
         let most = self.settings.limits.task_total_bytes;
         if self.tasks.log_bytes > most {
             let few = most / 16 * 15;
-            self.send_away(|tasks| tasks.log_bytes <= few, None);
+            self.unload_until(|tasks| tasks.log_bytes <= few, None);
         }
     }
 
-    /// Unloads tasks that can be, but not `kept`, the least recently changed first, until it is enough. Tasks on the page of a waiting
-    /// list stay: it needs all of them at once.
-    pub(in crate::core) fn send_away(&mut self, enough: impl Fn(&Tasks) -> bool, kept: Option<&TaskId>) {
+    /// Unloads tasks that can be unloaded, the least recently changed first, until `enough` is true. `kept` and tasks on the page of a
+    /// waiting list are not unloaded: the list needs all of them at once.
+    pub(in crate::core) fn unload_until(&mut self, enough: impl Fn(&Tasks) -> bool, kept: Option<&TaskId>) {
         let awaited = self.disk.awaited();
         let stays = |task| kept == Some(task) || awaited.contains(task);
-        let resting = self.tasks.iter().filter(|(task, loaded)| loaded.can_leave() && !stays(task));
+        let resting = self.tasks.iter().filter(|(task, loaded)| loaded.can_be_unloaded() && !stays(task));
         let mut resting: Vec<(u64, TaskId)> = resting.map(|(task, loaded)| (loaded.state.at, task.clone())).collect();
         resting.sort_unstable();
         for (_, task) in resting {
             if enough(&self.tasks) {
                 return;
             }
-            self.leave(task);
+            self.unload_task(task);
         }
     }
 
-    /// Takes a task out of memory.
-    pub(in crate::core) fn leave(&mut self, task: TaskId) {
+    /// Removes a task from memory.
+    pub(in crate::core) fn unload_task(&mut self, task: TaskId) {
         if self.tasks.unload(&task).is_some() {
             self.disk.to_close.push(task);
         }
     }
 
-    /// Forgets a task of which nothing was written: its context continues the task before it.
+    /// Removes a task of which nothing was written. The next task of its context continues the one before it.
     pub(in crate::core) fn discard_task(&mut self, task: &TaskId, now: Now) -> Option<LoadedTask> {
         let loaded = self.tasks.unload(task)?;
         self.tasks.forget(task, now.unix_ms);
@@ -290,19 +289,19 @@ impl Core {
         Some(loaded)
     }
 
-    /// Keeps a request until the task is in memory.
+    /// Loads a task, and keeps a request until that is done.
     pub(in crate::core) fn park(&mut self, task: TaskId, request: Parked) {
         self.connections.begin_call(request.caller.conn);
         self.fetch(&task).parked.push(request);
     }
 
-    /// Has a task loaded and taken over.
+    /// Loads a task in order to take it over.
     pub(in crate::core) fn fetch_to_own(&mut self, task: TaskId) {
         self.fetch(&task);
         self.disk.to_own.insert(task);
     }
 
-    /// Has a task loaded.
+    /// Loads a task, unless that is under way.
     pub(in crate::core) fn fetch(&mut self, task: &TaskId) -> &mut Loading {
         self.disk.loading.entry(task.clone()).or_insert_with(|| {
             self.out.push(Out::Store(StoreRequest::Load { task: task.clone() }));
@@ -310,21 +309,21 @@ impl Core {
         })
     }
 
-    /// Carries out a request whose task does not exist any more.
-    fn perform_with_gone(&mut self, task: &TaskId, mut request: Parked, now: Now) {
+    /// Goes on with a request that waited for a task which was deleted meanwhile.
+    fn dispatch_for_deleted(&mut self, task: &TaskId, mut request: Parked, now: Now) {
         let conn = request.caller.conn;
         self.connections.end_call(conn);
         request.is_current = true;
         match Needs::of(&request.call).task == Some(task) {
             true => self.dispatch(request, now),
-            false => self.perform_without(task, request, &Fault::no_task(task), now),
+            false => self.dispatch_without(task, request, &Fault::no_task(task), now),
         }
         self.read_on(conn, now);
     }
 
-    /// Carries out a request whose task could not be loaded: a new task does not continue its context, a new session replaces the
-    /// lost one, and a list is made without the task.
-    fn perform_without(&mut self, task: &TaskId, mut request: Parked, fault: &Fault, now: Now) {
+    /// Goes on with a request that waited for a task which could not be loaded: a new task does not continue its context, a new session
+    /// replaces the lost one, and a list leaves the task out. Other requests are refused.
+    fn dispatch_without(&mut self, task: &TaskId, mut request: Parked, fault: &Fault, now: Now) {
         if let Call::List(_) = request.call {
             request.without.push(task.clone());
             return self.list_later(request);
@@ -385,7 +384,7 @@ mod tests {
         test.turns();
         for (failures, expected) in [(2, "new new new"), (3, "503 Service Unavailable")] {
             test.restart();
-            test.core.leave(task.clone());
+            test.core.unload_task(task.clone());
             test.turns();
             test.store.fail_reads(failures);
             let conn = test.begin_ask(Dialect::REST_03_JSON, Call::Get { task: task.clone(), history: None });
@@ -412,7 +411,7 @@ mod tests {
         assert_eq!(all["tasks"].as_array().map(Vec::len), Some(5));
         test.core.connections.take_writable();
         assert!(!test.core.has_more());
-        test.core.make_room();
+        test.core.make_room_for_task();
         assert!(test.core.tasks.len() <= 3, "they have left again");
         assert!(test.core.has_more(), "their logs are let go of at once");
         test.turn();

@@ -1,4 +1,5 @@
-//! Tasks: what is known of them, which are in memory, what they decide and record. They know nothing of connections.
+//! Tasks: their summaries, which of them are in memory, and how their inputs are decided and recorded. The type [`Tasks`] knows nothing of
+//! connections.
 
 pub(in crate::core) mod create_task;
 pub(in crate::core) mod drive;
@@ -25,11 +26,11 @@ use std::ops::Index;
 /// All tasks.
 pub(in crate::core) struct Tasks {
     loaded: HashMap<TaskId, LoadedTask>,
-    /// Every task there is, loaded or not.
+    /// The summaries of all tasks, loaded or not.
     pub known: Register,
     /// The tasks of each context, oldest first. A new one continues the latest.
     contexts: HashMap<(Partition, ContextId), Vec<TaskId>>,
-    /// The live session of each subject: the task of clients that name none. Its context has the same id.
+    /// The live session of each subject: the task that messages go to which name none. Its context has the same id.
     pub sessions: HashMap<Subject, TaskId>,
     /// Sums over the loaded tasks: encoded events that are kept for readers, the lengths of the logs, and the memory.
     pub hot_bytes: usize,
@@ -59,12 +60,12 @@ impl Tasks {
         self.loaded.get(task)
     }
 
-    /// For changes that leave the sums alone; see [`Tasks::update`].
+    /// For changes that do not affect the sums; see [`Tasks::update`].
     pub fn get_mut(&mut self, task: &TaskId) -> Option<&mut LoadedTask> {
         self.loaded.get_mut(task)
     }
 
-    /// Changes a task and keeps the sums right.
+    /// Changes a task and updates the sums.
     pub fn update<R>(&mut self, task: &TaskId, change: impl FnOnce(&mut LoadedTask) -> R) -> Option<R> {
         let loaded = self.loaded.get_mut(task)?;
         let before = (loaded.hot_bytes, loaded.log_bytes, loaded.memory());
@@ -145,17 +146,17 @@ impl Tasks {
         own.or_else(only).cloned()
     }
 
-    // Tasks that are known.
+    // The register.
 
-    /// Takes the state of a loaded task into the register.
-    pub fn note_brief(&mut self, task: &TaskId) {
+    /// Updates the summary of a loaded task.
+    pub fn update_brief(&mut self, task: &TaskId) {
         if let Some(loaded) = self.loaded.get(task) {
             self.known.insert(task.clone(), Brief::of(&loaded.state));
         }
     }
 
-    /// A task that was found in the store.
-    pub fn learn(&mut self, task: TaskId, brief: Brief) {
+    /// Adds a task that was found in the store.
+    pub fn register(&mut self, task: TaskId, brief: Brief) {
         self.add_to_context(&task, &brief.partition(), &brief.context);
         // Only a session has the id of its context; the latest one that is not over is the live session.
         if task.as_str() == brief.context.as_str() && !brief.state.is_terminal() {
@@ -164,7 +165,7 @@ impl Tasks {
         self.known.insert(task, brief);
     }
 
-    /// Forgets a task that is not loaded. The tasks it continued may be due now: they were kept for its sake.
+    /// Removes a task that is not loaded from the register. The tasks that it continued may be due for removal: it has kept them.
     pub fn forget(&mut self, task: &TaskId, unix_ms: u64) -> Option<Brief> {
         self.sessions.retain(|_, session| session != task);
         let brief = self.known.remove(task)?;

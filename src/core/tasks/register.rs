@@ -1,5 +1,5 @@
-//! A summary of every task, in memory or not, and when each is due to be closed or removed because it has been idle or over for too
-//! long. One timer for the first of them is enough for a hundred thousand tasks.
+//! The summaries of all tasks, in memory or not, and when each is due to be closed or removed because it has been idle or over for too
+//! long. One timer, for the task that is due first, is enough for a hundred thousand tasks.
 //!
 //! A task that is at work is never due.
 
@@ -12,13 +12,12 @@ use std::collections::{BTreeSet, HashMap};
 
 pub struct Register {
     briefs: HashMap<TaskId, Brief>,
-    /// When which task is due, in Unix milliseconds. Each task is here at the time its brief gives, and perhaps once more at the
-    /// time it was put off to.
+    /// When each task is due, in Unix milliseconds: at the time that its brief gives, and perhaps a second time, to which it was put off.
     due: BTreeSet<(u64, TaskId)>,
     times: Times,
-    /// When the periods of all tasks began anew, in Unix milliseconds: tasks with an earlier time count from here.
+    /// When the periods of all tasks were last restarted, in Unix milliseconds: the period of a task with an earlier time begins here.
     anew: u64,
-    /// The last reading of the clocks.
+    /// The clocks when they were last read.
     seen: Option<Now>,
 }
 
@@ -27,12 +26,12 @@ impl Register {
         Register { briefs: HashMap::new(), due: BTreeSet::new(), times, anew: 0, seen: None }
     }
 
-    /// Reads the clocks. If the time of day went forward by more than [`CLOCK_STEP_MS`] since the last time recorded, beyond what the
-    /// other clock says, it was set: then the periods of all tasks begin anew. Returns whether they do.
+    /// Compares the clocks. If the time of day has advanced by more than [`CLOCK_STEP_MS`] beyond the monotonic clock since they were last
+    /// read, it was set: then the periods of all tasks begin anew. Returns whether they do.
     pub fn read_clocks(&mut self, now: Now) -> bool {
         let expected = match self.seen.replace(now) {
             Some(seen) => Some(seen.unix_ms + now.mono_ms.saturating_sub(seen.mono_ms)),
-            // At the start only the tasks tell what time it was.
+            // At the start the only earlier time that is known is that of the newest task.
             None => self.briefs.values().map(|brief| brief.at).max().filter(|at| *at > 0),
         };
         let is_step = expected.is_some_and(|expected| now.unix_ms > expected.saturating_add(CLOCK_STEP_MS));
@@ -44,7 +43,7 @@ impl Register {
         is_step
     }
 
-    /// The time for a task whose last event was at `at`: as if the clock had never been set since.
+    /// The present time for a task whose last event was at `at`, corrected as if the clock had not been set since.
     pub fn time_for(&self, at: u64, unix_ms: u64) -> u64 {
         unix_ms.saturating_sub(self.anew.saturating_sub(at))
     }
@@ -78,7 +77,7 @@ impl Register {
         self.due.first().map(|(at, _)| *at)
     }
 
-    /// Takes one task that is due. It comes again only if it is put off or its brief changes.
+    /// Takes one task that is due. It becomes due again only if it is put off or its brief changes.
     pub fn pop(&mut self, unix_ms: u64) -> Option<TaskId> {
         while self.next().is_some_and(|at| at <= unix_ms) {
             let (_, task) = self.due.pop_first().expect("just seen");
@@ -90,7 +89,7 @@ impl Register {
         None
     }
 
-    /// Lets a task that is due come again at another time, and not before.
+    /// Makes a task due at another time, and not before.
     pub fn put_off(&mut self, task: TaskId, unix_ms: u64) {
         if let Some(at) = self.briefs.get(&task).and_then(|brief| self.due_at(brief)).filter(|at| *at < unix_ms) {
             self.due.remove(&(at, task.clone()));
@@ -99,7 +98,7 @@ impl Register {
     }
 
     fn due_at(&self, brief: &Brief) -> Option<u64> {
-        // The time of a log that cannot be read is not known; it is kept for the operator.
+        // The time of a task whose log cannot be read is not known; the log is kept for the operator.
         if brief.at == 0 {
             return None;
         }

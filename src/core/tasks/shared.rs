@@ -1,11 +1,11 @@
-//! Tasks in a store that several instances share: whether this instance may work at all, what it reads of tasks that others work on, and
-//! what it continues of instances that have died.
+//! Tasks in a store that several instances share: whether this instance may work at all, how it catches up with tasks that others work on,
+//! and how it continues tasks of instances that have died.
 
 use crate::base::clock::Now;
 use crate::base::id::{Seq, TaskId};
 use crate::core::disk::Parked;
 use crate::core::disk::request::{SharedAnswer, SharedRequest, StoreRequest};
-use crate::core::disk::shared::Standing;
+use crate::core::disk::shared::InstanceStatus;
 use crate::core::disk::store::{Known, Lasts, StoreError};
 use crate::core::requests::Caller;
 use crate::core::tasks::loaded_task::{LoadedTask, Mark};
@@ -20,39 +20,40 @@ use crate::task::log::record::Record;
 use crate::task::machine::decide::Decision;
 use std::collections::{HashMap, HashSet};
 
-/// What this instance does for tasks that it shares.
+/// The state of this instance's work on a shared store.
 #[derive(Default)]
 pub(in crate::core) struct Sharing {
     /// Others may soon take this instance for dead: nothing starts.
     pub is_cut_off: bool,
+    /// A scan is under way.
     is_scanning: bool,
-    /// How long to wait before the next reading on of each task that is followed.
+    /// Tasks whose new log lines are being read or will be, and how long to wait before the next read.
     following: HashMap<TaskId, u64>,
     /// Tasks whose inbox is being read.
-    pub hearing: HashSet<TaskId>,
-    /// When summaries were last asked for, and whether somebody has asked for a list since.
+    pub inboxes_being_read: HashSet<TaskId>,
+    /// When summaries were last requested, and whether a client has requested a list since.
     listed_ms: Option<u64>,
     pub list_was_asked: bool,
     /// The tasks that were in the index when it was last read.
     indexed: HashSet<TaskId>,
-    /// Tasks that are being deleted, and for whom.
+    /// Tasks that are being deleted, and the callers who wait for that.
     pub deleting: Vec<(TaskId, Caller)>,
-    /// Requests that wait for a task to be read on.
-    pub reading: Vec<Reading>,
+    /// Requests that wait until a task has caught up with its log.
+    pub awaiting_catch_up: Vec<AwaitingCatchUp>,
     /// Requests that were left for the owners of tasks.
-    pub sent: Vec<crate::core::requests::elsewhere::SentRequest>,
+    pub sent: Vec<crate::core::requests::other_instances::SentRequest>,
 }
 
-/// A request that waits for a task to be read on.
-pub(in crate::core) struct Reading {
+/// A request that waits until a task has caught up with its log: other instances may have continued it.
+pub(in crate::core) struct AwaitingCatchUp {
     task: TaskId,
     pub request: Parked,
-    /// The reading that is under way was asked for after the request came.
+    /// The read that is under way was requested after this request was received.
     is_asked: bool,
 }
 
 impl Core {
-    /// Begins to look after the store, if it is shared.
+    /// Begins the work on the store, if it is shared.
     pub(in crate::core) fn begin_sharing(&mut self) {
         if self.settings.shared_store.is_some() {
             self.timers.arm(0, Timer::InstanceStatus);
@@ -66,7 +67,7 @@ impl Core {
 
     pub(in crate::core) fn shared_answered(&mut self, answer: SharedAnswer, now: Now) {
         match answer {
-            SharedAnswer::Standing(standing) => self.looked(standing, now),
+            SharedAnswer::Status(standing) => self.status_read(standing, now),
             SharedAnswer::Scanned(result) => self.scanned(result),
             SharedAnswer::Followed { task, lines } => self.followed(&task, lines, now),
             SharedAnswer::NextRequest { task, request } => self.inbox_read(&task, request, now),
@@ -76,17 +77,17 @@ impl Core {
         }
     }
 
-    /// Once a second.
-    fn looked(&mut self, standing: Standing, now: Now) {
+    /// The status of this instance, once a second: starts what is due.
+    fn status_read(&mut self, standing: InstanceStatus, now: Now) {
         self.timers.arm(now.mono_ms + CHECK_MS, Timer::InstanceStatus);
         if let Some(trouble) = &standing.trouble {
-            self.tell_trouble(trouble, now);
+            self.report_store_error(trouble, now);
         }
         let was_cut_off = std::mem::replace(&mut self.disk.sharing.is_cut_off, standing.is_cut_off);
         if standing.is_cut_off && !was_cut_off {
             self.cut_off(&standing.background, now);
         } else if was_cut_off && !standing.is_cut_off {
-            self.go_on(now);
+            self.resume_tasks(now);
         }
         if standing.scan_is_due && !std::mem::replace(&mut self.disk.sharing.is_scanning, true) {
             self.ask_shared(SharedRequest::Scan);
@@ -104,7 +105,7 @@ impl Core {
         }
     }
 
-    /// Records which tasks of ours have commands in the background: other instances leave them to this one.
+    /// Records which tasks of this instance have commands in the background: other instances do not claim them.
     fn note_background(&mut self, running: &[TaskId], now: Now) {
         let is_new = |(task, loaded): &(&TaskId, &LoadedTask)| {
             let is_held = loaded.owned && self.is_ours(loaded) && !loaded.state.is_over();
@@ -118,7 +119,7 @@ impl Core {
         }
     }
 
-    /// Other instances will take the tasks over: what runs here ends before they do.
+    /// Stops everything that runs here, before other instances take the tasks over.
     fn cut_off(&mut self, background: &[TaskId], now: Now) {
         let text =
             "cut off from the bucket: what was running is stopped, because another instance will continue the tasks";
@@ -134,8 +135,8 @@ impl Core {
         self.out.extend(left.into_iter().map(|task| Out::EndBackground { task }));
     }
 
-    /// The store answers again. Jobs that have waited for it start; the interruption has left prompts in queues, whose turns begin.
-    fn go_on(&mut self, now: Now) {
+    /// The store answers again: starts the jobs that have waited for it, and begins the turns of prompts that are still queued.
+    fn resume_tasks(&mut self, now: Now) {
         for task in self.tasks.open() {
             if self.tasks.get(&task).is_some_and(|loaded| loaded.owned) {
                 self.advance(&task, now);
@@ -144,12 +145,13 @@ impl Core {
         }
     }
 
-    /// Unfinished tasks belong to this instance: those that it does not hold were claimed now, or by a request whose answer was lost.
+    /// The result of a scan: the unfinished tasks that this instance owns. It takes over those that it does not hold: they were claimed by
+    /// this scan, or by a request whose answer was lost.
     fn scanned(&mut self, result: Result<Vec<TaskId>, StoreError>) {
         self.disk.sharing.is_scanning = false;
         for task in result.unwrap_or_default() {
             let loaded = self.tasks.get(&task);
-            // Otherwise its log could not be read, or not be read on, and it is tried again.
+            // If its log could not be read before, that is tried again.
             let is_read = self.disk.loading.contains_key(&task) || self.disk.sharing.following.contains_key(&task);
             let is_coming = is_read && self.disk.to_own.contains(&task);
             if loaded.is_some_and(|loaded| loaded.owned) || is_coming {
@@ -160,21 +162,21 @@ impl Core {
             match is_loaded {
                 true => {
                     self.disk.to_own.insert(task.clone());
-                    self.read_task_on(&task);
+                    self.catch_up(&task);
                 }
                 false => self.fetch_to_own(task),
             }
         }
     }
 
-    /// Whether the log says that a task is ours which is not held here, and there is something to do for it: a claim was won whose answer
-    /// was lost. Other instances leave such a task to this one.
+    /// Whether the log names this instance as the owner of a task that it does not hold, and the task has unfinished work: a claim was won
+    /// whose answer was lost. Other instances do not claim such a task.
     pub(in crate::core) fn is_unheld(&self, loaded: &LoadedTask) -> bool {
         let has_work = || loaded.state.is_at_work() || has_due_deliveries(&loaded.state);
         self.settings.shared_store.is_some() && !loaded.owned && self.is_ours(loaded) && has_work()
     }
 
-    /// The index was read: tasks of other instances are learned, tasks that are not in it any more were deleted.
+    /// The index was read: registers tasks of other instances, and removes tasks that are not in it any more because they were deleted.
     fn summaries_read(&mut self, result: Result<Vec<Known>, StoreError>, now: Now) {
         let Ok(listed) = result else {
             return;
@@ -184,7 +186,7 @@ impl Core {
         let mut outdated = Vec::new();
         for Known { task, brief, .. } in listed {
             match self.tasks.known.get(&task) {
-                None => self.tasks.learn(task, brief),
+                None => self.tasks.register(task, brief),
                 Some(known) if known.at < brief.at && self.tasks.is_loaded(&task) => outdated.push(task),
                 Some(known) if known.at < brief.at => self.tasks.known.insert(task, brief),
                 Some(_) => {}
@@ -203,7 +205,7 @@ impl Core {
         }
         for task in outdated {
             if self.tasks.get(&task).is_some_and(others_may_continue) {
-                self.read_task_on(&task);
+                self.catch_up(&task);
             }
         }
         self.arm_expiry(now);
@@ -211,27 +213,27 @@ impl Core {
 
     // Following.
 
-    /// Reads on for the tasks that clients of this instance watch and that others may continue.
+    /// Reads the new log lines of the tasks that clients of this instance watch and that others may continue.
     fn follow_watched(&mut self) {
         let mut watched: Vec<TaskId> =
             self.tasks.iter().filter(|(_, loaded)| self.is_followed(loaded)).map(|(task, _)| task.clone()).collect();
         watched.sort_unstable();
         for task in watched {
-            self.read_task_on(&task);
+            self.catch_up(&task);
         }
     }
 
-    /// Whether events of other instances are to be read: somebody waits for them, and nobody works on the task here.
+    /// Whether new log lines of a task are to be read: somebody waits for them, and this instance does not work on the task.
     fn is_followed(&self, loaded: &LoadedTask) -> bool {
         let task = &loaded.state.created.task;
-        let is_read = self.disk.sharing.reading.iter().any(|reading| reading.task == *task);
+        let is_read = self.disk.sharing.awaiting_catch_up.iter().any(|waiting| waiting.task == *task);
         let is_awaited = !loaded.subs.is_empty() || self.disk.to_own.contains(task) || self.has_sent(task);
         (is_awaited || is_read) && others_may_continue(loaded)
     }
 
-    /// Keeps a request about a task that is in memory until the task is as it is in the store: clients watch it here, and others may have
-    /// continued it. Returns the request if that is so already.
-    pub(in crate::core) fn read_before(&mut self, task: &TaskId, request: Parked) -> Option<Parked> {
+    /// Keeps a request about a task that is in memory until the task has caught up with its log, because others may have continued it.
+    /// Returns the request if it need not wait.
+    pub(in crate::core) fn catch_up_before(&mut self, task: &TaskId, request: Parked) -> Option<Parked> {
         let is_outdated = self.settings.shared_store.is_some()
             && !request.is_current
             && self.tasks.get(task).is_some_and(others_may_continue);
@@ -240,13 +242,13 @@ impl Core {
         }
         self.connections.begin_call(request.caller.conn);
         let is_asked = !self.disk.sharing.following.contains_key(task);
-        self.disk.sharing.reading.push(Reading { task: task.clone(), request, is_asked });
-        self.read_task_on(task);
+        self.disk.sharing.awaiting_catch_up.push(AwaitingCatchUp { task: task.clone(), request, is_asked });
+        self.catch_up(task);
         None
     }
 
-    /// The error for a client that has seen more of a task than this instance, which works on it, has recorded: another instance has
-    /// continued the task, and this one has not noticed that yet. A snapshot would show the client an older state.
+    /// The error for a client that names a position behind everything that this instance, which works on the task, has recorded: another
+    /// instance has continued the task, and this one has not noticed that yet. A snapshot would show the client an older state.
     pub(in crate::core) fn behind(&self, task: &TaskId, call: &Call) -> Option<Fault> {
         self.settings.shared_store.as_ref()?;
         let seen = match call {
@@ -263,32 +265,32 @@ impl Core {
         is_behind.then(|| Fault::new(FaultKind::Overloaded { retry_after_s: 1 }, message))
     }
 
-    /// Carries out all requests that wait for a task to be read on.
-    fn end_all_reading(&mut self, task: &TaskId, now: Now) {
-        self.disk.sharing.reading.iter_mut().for_each(|reading| reading.is_asked |= reading.task == *task);
-        self.end_reading(task, now);
+    /// Carries out all requests that wait for this task.
+    fn serve_all_waiting(&mut self, task: &TaskId, now: Now) {
+        self.disk.sharing.awaiting_catch_up.iter_mut().for_each(|waiting| waiting.is_asked |= waiting.task == *task);
+        self.serve_caught_up(task, now);
     }
 
-    /// A task could not be read on: it is not known how it is now.
-    fn refuse_reading(&mut self, task: &TaskId, error: &StoreError, now: Now) {
-        let all = std::mem::take(&mut self.disk.sharing.reading);
-        let (failed, left): (Vec<_>, Vec<_>) = all.into_iter().partition(|reading| reading.task == *task);
-        self.disk.sharing.reading = left;
+    /// Refuses all requests that wait for this task: its log cannot be read.
+    fn refuse_waiting(&mut self, task: &TaskId, error: &StoreError, now: Now) {
+        let all = std::mem::take(&mut self.disk.sharing.awaiting_catch_up);
+        let (failed, left): (Vec<_>, Vec<_>) = all.into_iter().partition(|waiting| waiting.task == *task);
+        self.disk.sharing.awaiting_catch_up = left;
         let fault = error.clone().into_fault();
-        for Reading { request: Parked { caller, .. }, .. } in failed {
+        for AwaitingCatchUp { request: Parked { caller, .. }, .. } in failed {
             self.connections.end_call(caller.conn);
             self.refuse(caller.conn, &caller.form, &fault, now);
             self.read_on(caller.conn, now);
         }
     }
 
-    /// Carries out the requests that waited for a task to be read on, and has it read again for those that came after it was asked for.
-    fn end_reading(&mut self, task: &TaskId, now: Now) {
-        let all = std::mem::take(&mut self.disk.sharing.reading);
+    /// Carries out the requests that were received before the read that has ended was requested. Later ones wait for the next read.
+    fn serve_caught_up(&mut self, task: &TaskId, now: Now) {
+        let all = std::mem::take(&mut self.disk.sharing.awaiting_catch_up);
         let (read, left): (Vec<_>, Vec<_>) =
-            all.into_iter().partition(|reading| reading.task == *task && reading.is_asked);
-        self.disk.sharing.reading = left;
-        for Reading { request, .. } in read {
+            all.into_iter().partition(|waiting| waiting.task == *task && waiting.is_asked);
+        self.disk.sharing.awaiting_catch_up = left;
+        for AwaitingCatchUp { request, .. } in read {
             let conn = request.caller.conn;
             self.connections.end_call(conn);
             self.dispatch(Parked { is_current: true, ..request }, now);
@@ -296,8 +298,8 @@ impl Core {
         }
     }
 
-    /// Reads on, unless that is under way.
-    pub(in crate::core) fn read_task_on(&mut self, task: &TaskId) {
+    /// Reads the new lines of a task's log, unless that is under way.
+    pub(in crate::core) fn catch_up(&mut self, task: &TaskId) {
         let Some(after) = self.tasks.get(task).map(|loaded| loaded.state.seq) else {
             return;
         };
@@ -306,28 +308,28 @@ impl Core {
         }
     }
 
-    /// The time to read on again. A task that is worked on here by now, or is not in memory any more, is not read on.
+    /// The time for the next read of a task's new lines. It is not read if this instance works on it by now or it was unloaded.
     pub(in crate::core) fn follow_is_due(&mut self, task: &TaskId, now: Now) {
         match self.tasks.get(task).filter(|loaded| self.is_followed(loaded)).map(|loaded| loaded.state.seq) {
             Some(after) => self.ask_shared(SharedRequest::Follow { task: task.clone(), after }),
             None => {
                 self.disk.sharing.following.remove(task);
-                self.end_all_reading(task, now);
+                self.serve_all_waiting(task, now);
             }
         }
     }
 
-    /// The log of a task was read on.
+    /// The new lines of a task's log were read.
     fn followed(&mut self, task: &TaskId, lines: Result<Vec<u8>, StoreError>, now: Now) {
         let delay = self.disk.sharing.following.get(task).copied().unwrap_or(FOLLOW_FIRST_MS);
         let next = match lines {
             Err(error) if error.lasts == Lasts::Gone => {
                 self.disk.sharing.following.remove(task);
-                self.is_gone(task, now);
-                return self.end_all_reading(task, now);
+                self.task_was_deleted(task, now);
+                return self.serve_all_waiting(task, now);
             }
             Err(error) => {
-                self.refuse_reading(task, &error, now);
+                self.refuse_waiting(task, &error, now);
                 FOLLOW_MS
             }
             Ok(lines) if self.take_lines(task, &lines, now) => FOLLOW_FIRST_MS,
@@ -335,11 +337,12 @@ impl Core {
         };
         self.disk.sharing.following.insert(task.clone(), next);
         self.answer_sent(task, now);
-        self.end_reading(task, now);
-        let mut waiting = self.disk.sharing.reading.iter_mut().filter(|reading| reading.task == *task).peekable();
+        self.serve_caught_up(task, now);
+        let mut waiting =
+            self.disk.sharing.awaiting_catch_up.iter_mut().filter(|waiting| waiting.task == *task).peekable();
         match waiting.peek().is_some() {
             true => {
-                waiting.for_each(|reading| reading.is_asked = true);
+                waiting.for_each(|waiting| waiting.is_asked = true);
                 self.follow_is_due(task, now);
             }
             false => self.timers.arm(now.mono_ms + next, Timer::Follow(task.clone())),
@@ -348,11 +351,11 @@ impl Core {
         let is_unheld = loaded.is_some_and(|loaded| self.is_unheld(loaded));
         let is_ours = loaded.is_some_and(|loaded| self.is_ours(loaded));
         if is_ours && self.disk.to_own.remove(task) || is_unheld {
-            self.take_over_left(task, now);
+            self.take_over_now(task, now);
         }
     }
 
-    /// Applies events that another instance has recorded. Returns whether there were some.
+    /// Applies events that another instance has recorded. Returns whether there were any.
     fn take_lines(&mut self, task: &TaskId, lines: &[u8], now: Now) -> bool {
         let (mut ended, mut has_some) = (Vec::new(), false);
         for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
@@ -378,21 +381,20 @@ impl Core {
         }
         if has_some {
             self.note_owner(task);
-            self.tasks.note_brief(task);
+            self.tasks.update_brief(task);
             self.arm_expiry(now);
             self.disk.to_release.push(task.clone());
         }
         has_some
     }
 
-    /// Notes whether a task that was read on is still ours.
+    /// Gives up a task if its new lines say that another instance owns it.
     fn note_owner(&mut self, task: &TaskId) {
         let is_ours = self.tasks.get(task).is_some_and(|loaded| self.is_ours(loaded));
         if let Some(loaded) = self.tasks.get_mut(task).filter(|loaded| loaded.owned && !is_ours) {
             loaded.owned = false;
-            // Its webhooks are the new owner's.
+            // The new owner delivers to its webhooks.
             loaded.deliveries.clear();
-            // What it left running here ends.
             self.out.push(Out::EndBackground { task: task.clone() });
         }
     }
@@ -405,7 +407,7 @@ impl Core {
     }
 
     /// A task was deleted by another instance.
-    pub(in crate::core) fn is_gone(&mut self, task: &TaskId, now: Now) {
+    pub(in crate::core) fn task_was_deleted(&mut self, task: &TaskId, now: Now) {
         if let Some(loaded) = self.tasks.unload(task) {
             let fault = Fault::no_task(task);
             for key in loaded.subs {

@@ -1,5 +1,5 @@
-//! The space that tasks take on disk. If it is more than the operator allows, the oldest tasks are deleted. The store finds out which,
-//! because that means looking at files; what is in use is known here. Clients delete tasks in the same way.
+//! Deletes tasks: the oldest ones if all take more space on disk than the operator allows, and those that clients delete. The store
+//! measures the space and chooses the tasks, because it knows the files; which tasks are in use is known here.
 
 use crate::a2a;
 use crate::base::clock::Now;
@@ -16,15 +16,16 @@ use crate::task::log::brief::Brief;
 use crate::task::machine::state::TaskState;
 
 impl Core {
+    /// Requests a measurement of the space that tasks take, if the operator has set a limit.
     pub(in crate::core) fn measure(&mut self) {
         if let Some(most) = self.settings.limits.state_bytes.filter(|_| self.is_running()) {
-            let used = self.tasks.iter().filter(|(_, loaded)| !loaded.can_leave()).map(|(task, _)| task);
+            let used = self.tasks.iter().filter(|(_, loaded)| !loaded.can_be_unloaded()).map(|(task, _)| task);
             let kept = used.chain(self.tasks.sessions.values()).chain(self.disk.loading.keys()).cloned().collect();
             self.out.push(Out::Store(StoreRequest::Measure { most, kept }));
         }
     }
 
-    /// Deletes what is too much, unless it was put to use meanwhile, and measures again later.
+    /// Deletes the tasks that the store has chosen, unless they are in use by now, and arms the next measurement.
     pub(in crate::core) fn measured(&mut self, result: Result<Excess, StoreError>, now: Now) {
         self.timers.arm(now.mono_ms + self.settings.limits.state_check_ms, Timer::Measure);
         let most = self.settings.limits.state_bytes.unwrap_or(u64::MAX);
@@ -41,7 +42,7 @@ impl Core {
         let size =
             format!("the tasks take {}, more than {} (--state-max)", size::spell(excess.bytes), size::spell(most));
         let text = match deleted.as_slice() {
-            // Said once, until there is room.
+            // Logged once, until there is room again.
             [] if std::mem::replace(&mut self.disk.is_overfull, true) => return,
             [] => format!("{size}, and none can be deleted: they have unfinished work or are in use"),
             all => {
@@ -53,7 +54,7 @@ impl Core {
         self.out.push(Out::warning(text));
     }
 
-    /// Deletes a task because a client wants it.
+    /// Carries out the call that deletes a task.
     pub(in crate::core) fn delete(&mut self, caller: &Caller, task: TaskId, now: Now) -> Result<(), Fault> {
         if !self.sees(caller, &task) {
             return Err(Fault::no_task(&task));
@@ -77,7 +78,8 @@ impl Core {
         self.answer_now(caller.conn, &response, now)
     }
 
-    /// A shared store has deleted a task, or not: only then those who wanted it are answered, because another instance may work on the task.
+    /// A shared store has deleted a task, or refused to: answers the callers. They have waited for that, because another instance may work
+    /// on the task.
     pub(super) fn answer_deleting(&mut self, task: &TaskId, result: &Result<Removal, StoreError>, now: Now) {
         let all = std::mem::take(&mut self.disk.sharing.deleting);
         let (done, left): (Vec<_>, Vec<_>) = all.into_iter().partition(|(deleted, _)| deleted == task);
@@ -105,7 +107,7 @@ impl Core {
         self.tasks.known.get(task).is_some_and(|brief| brief.state.is_terminal() || brief.idle) && self.is_free(task)
     }
 
-    /// Whether a task has no unfinished work. A turn that was stopped could go on, but whoever wants the task deleted knows that.
+    /// Whether a client may delete a task: it has no unfinished work. A turn that was stopped does not count, although it could be continued.
     pub(in crate::core) fn may_be_deleted(&self, task: &TaskId) -> bool {
         let is_stopped = |brief: &Brief| brief.state == TaskState::InputRequired && brief.waiting == 0;
         let brief = self.tasks.known.get(task);
@@ -114,7 +116,7 @@ impl Core {
 
     /// Whether nobody uses a task.
     fn is_free(&self, task: &TaskId) -> bool {
-        self.tasks.get(task).is_none_or(|loaded| loaded.can_leave())
+        self.tasks.get(task).is_none_or(|loaded| loaded.can_be_unloaded())
             && !self.disk.loading.contains_key(task)
             && !self.tasks.is_continued(task)
             && !self.tasks.is_session(task)

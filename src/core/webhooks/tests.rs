@@ -124,7 +124,7 @@ fn a_1_0_receiver_gets_every_event_in_order() {
     let delivered: Vec<String> = test.drain().into_iter().map(|(_, what)| what).collect();
     assert_eq!(delivered, ["TASK_STATE_CANCELED"]);
     assert_eq!(test.health(&task).delivered, 5);
-    assert!(test.core.tasks[&task].can_leave());
+    assert!(test.core.tasks[&task].can_be_unloaded());
 }
 
 #[test]
@@ -237,7 +237,7 @@ fn a_webhook_that_fails_repeatedly_is_suspended_until_it_is_set_again() {
     test.say(&task);
     test.end_turn();
     assert_eq!(test.sent, []);
-    assert!(test.core.tasks[&task].can_leave());
+    assert!(test.core.tasks[&task].can_be_unloaded());
     let listed = test.push(&task, Push::List);
     assert_eq!(listed["configs"][0]["id"], "h", "it is kept");
     test.push(&task, Push::Set(wish(Some("h"))));

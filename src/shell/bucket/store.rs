@@ -22,7 +22,7 @@ use crate::bucket::ownership::inbox::{Address, Sent};
 use crate::bucket::port::block_on;
 use crate::bucket::replica::{Phase, Replica};
 use crate::bucket::{Bucket, Expect, Meta, names};
-use crate::core::disk::shared::{Left, SharedArchive, Standing};
+use crate::core::disk::shared::{InboxEntry, InstanceStatus, SharedArchive};
 use crate::core::disk::store::{Archive, Known, Lasts, LogFile, Maintenance, Openness, Removal, Store, StoreError};
 use crate::limits::BLOB_GRACE_MS;
 use crate::limits::store::LOGS_KEPT;
@@ -368,7 +368,7 @@ impl Archive for SharedTasks {
 }
 
 impl SharedArchive for SharedTasks {
-    fn look(&self) -> Standing {
+    fn status(&self) -> InstanceStatus {
         self.member.standing()
     }
 
@@ -392,13 +392,13 @@ impl SharedArchive for SharedTasks {
         Ok(log.lines_after(after))
     }
 
-    fn next_request(&self, task: &TaskId) -> Result<Option<Left>, StoreError> {
+    fn next_request(&self, task: &TaskId) -> Result<Option<InboxEntry>, StoreError> {
         let log = self.log(task);
         let Some(view) = log.idle_view().filter(|view| !view.is_unloaded) else {
             return Err(StoreError::transient(format!("the log of task {task} is being read or written")));
         };
         let next = block_on(self.member.hasty.next_request(&view)).map_err(store_error)?;
-        Ok(next.map(|(n, request)| Left { n, request }))
+        Ok(next.map(|(n, request)| InboxEntry { n, request }))
     }
 
     fn send(&self, task: &TaskId, request: &Arc<[u8]>) -> Result<(), StoreError> {

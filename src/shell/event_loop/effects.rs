@@ -271,13 +271,13 @@ impl Effects {
         let (failed, stopwatch) = (request.clone(), self.stopwatch.clone());
         // Requests to a shared store wait for the network, so they have threads of their own. Requests that find out whether the store
         // responds do not need those threads.
-        let is_quick = matches!(&request, StoreRequest::Probe | StoreRequest::Shared(SharedRequest::Look));
+        let is_quick = matches!(&request, StoreRequest::Probe | StoreRequest::Shared(SharedRequest::Status));
         let lane = if self.jobs.has_shared_store() && !is_quick { Lane::Bucket } else { Lane::Disk };
         self.jobs.ask(
             lane,
             move |context| {
                 let mut input = run_measured(&request, &*context.archive, &stopwatch);
-                if let Input::Shared(SharedAnswer::Standing(standing)) = &mut input {
+                if let Input::Shared(SharedAnswer::Status(standing)) = &mut input {
                     standing.background = context.background.tasks();
                 }
                 WorkerMessage::Input(input)

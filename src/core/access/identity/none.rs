@@ -14,11 +14,11 @@ pub enum IdentitySetup {}
 #[derive(Clone, Debug)]
 pub enum Key {}
 
-pub(in crate::core) struct Identity(IdentitySetup);
+pub(in crate::core) struct IdentityProvider(IdentitySetup);
 
-impl Identity {
-    pub fn new(setup: IdentitySetup) -> Identity {
-        Identity(setup)
+impl IdentityProvider {
+    pub fn new(setup: IdentitySetup) -> IdentityProvider {
+        IdentityProvider(setup)
     }
 
     pub fn token<'a>(&self, _: &'a Request) -> Option<&'a str> {

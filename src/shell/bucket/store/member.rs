@@ -7,7 +7,7 @@ use crate::bucket::ownership::heartbeat::Liveness;
 use crate::bucket::port::{Halt, block_on};
 use crate::bucket::replica::InstanceId;
 use crate::bucket::{Bucket, Version};
-use crate::core::disk::shared::Standing;
+use crate::core::disk::shared::InstanceStatus;
 use crate::core::disk::store::StoreError;
 use crate::limits::store::{PATIENT_TRIES, PROBE_RETRY_MS};
 use crate::shell::bucket::port::BlockingPort;
@@ -121,7 +121,7 @@ impl Member {
         })
     }
 
-    pub fn standing(&self) -> Standing {
+    pub fn standing(&self) -> InstanceStatus {
         let now_ms = sys::boot_ms();
         let liveness = lock(&self.liveness);
         let is_new = liveness.is_new();
@@ -131,7 +131,7 @@ impl Member {
         // Nothing runs on an instance before its first heartbeat.
         let is_cut_off = !is_new && (was_cut_off || liveness.is_cut_off(now_ms, &self.patient.times));
         drop(liveness);
-        Standing {
+        InstanceStatus {
             is_cut_off,
             trouble: if is_cut_off { self.check().err() } else { None },
             scan_is_due: !is_new && now_ms >= self.scan_at.load(Ordering::Acquire),

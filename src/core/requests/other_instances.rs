@@ -8,9 +8,9 @@ use crate::base::clock::Now;
 use crate::base::id::{CallId, TaskId};
 use crate::core::disk::Parked;
 use crate::core::disk::request::SharedRequest;
-use crate::core::disk::shared::Left;
+use crate::core::disk::shared::InboxEntry;
 use crate::core::disk::store::{Lasts, StoreError};
-use crate::core::readers::subscription::Wants;
+use crate::core::readers::subscription::Intent;
 use crate::core::requests::answer::explain;
 use crate::core::requests::needs::Needs;
 use crate::core::tasks::loaded_task::LoadedTask;
@@ -45,7 +45,7 @@ impl Core {
             return false;
         }
         let is_owned = state.ownership.owner.is_some() && !state.ownership.is_released;
-        let is_here = loaded.is_found || is_where(&self.settings.workspace.site, &state.created);
+        let is_here = loaded.is_found || is_same_workspace(&self.settings.workspace.site, &state.created);
         (is_owned && state.is_at_work() && !self.is_ours(loaded)) || (!is_here && !state.is_over())
     }
 
@@ -77,7 +77,7 @@ impl Core {
         if let Some(Ok(site)) = site
             && let Some(loaded) = self.tasks.get_mut(task)
         {
-            loaded.is_found |= is_where(site, &loaded.state.created);
+            loaded.is_found |= is_same_workspace(site, &loaded.state.created);
         }
     }
 
@@ -131,14 +131,14 @@ impl Core {
     /// A request was left in the inbox of a task, or could not be.
     pub(in crate::core) fn request_left(&mut self, task: &TaskId, id: &str, result: Result<(), StoreError>, now: Now) {
         match result {
-            Ok(()) => self.read_task_on(task),
+            Ok(()) => self.catch_up(task),
             Err(error) => {
                 let fault = match error.lasts {
                     Lasts::Gone => Fault::no_task(task),
                     Lasts::Long | Lasts::WhileLocked | Lasts::Shortly => error.into_fault(),
                 };
                 for sent in self.take_sent(|sent| *sent.id == *id) {
-                    self.end_sent(sent, &Err(fault.clone()), now);
+                    self.answer_sent_request(sent, &Err(fault.clone()), now);
                 }
             }
         }
@@ -163,10 +163,10 @@ impl Core {
         let (ownership, is_held) = (loaded.state.ownership.clone(), self.is_held_elsewhere(loaded));
         for sent in self.take_sent(|sent| sent.task == *task && (!is_held || ownership.outcome(&sent.id).is_some())) {
             match ownership.outcome(&sent.id) {
-                Some(Heard { void: false, .. }) => self.end_sent(sent, &Ok(()), now),
+                Some(Heard { void: false, .. }) => self.answer_sent_request(sent, &Ok(()), now),
                 Some(_) => {
                     let fault = outdated(task, &sent.request.call);
-                    self.end_sent(sent, &Err(fault), now);
+                    self.answer_sent_request(sent, &Err(fault), now);
                 }
                 None => {
                     let conn = sent.request.caller.conn;
@@ -183,22 +183,22 @@ impl Core {
         for sent in self.take_sent(|sent| sent.end_ms <= now.mono_ms) {
             let fault =
                 self.held(&sent.task, "It has not decided the request yet and may still do so; look at the task.");
-            self.end_sent(sent, &Err(fault), now);
+            self.answer_sent_request(sent, &Err(fault), now);
         }
     }
 
-    fn end_sent(&mut self, sent: SentRequest, result: &Result<(), Fault>, now: Now) {
+    fn answer_sent_request(&mut self, sent: SentRequest, result: &Result<(), Fault>, now: Now) {
         let SentRequest { task, request: Parked { caller, call, .. }, .. } = sent;
         self.connections.end_call(caller.conn);
         match result {
             Err(fault) => self.refuse(caller.conn, &caller.form, fault, now),
             Ok(()) if matches!(call, Call::Cancel { .. }) => {
                 let reply = self.answer_task(&caller, &task, None);
-                self.note_wish(reply, Wants::Cancel);
+                self.set_intent(reply, Intent::Cancel);
             }
             Ok(()) => {
                 let reply = self.answer_prompt(&caller, &task, None);
-                self.note_wish(reply, Wants::Change);
+                self.set_intent(reply, Intent::Change);
             }
         }
         self.disk.to_release.push(task);
@@ -210,34 +210,40 @@ impl Core {
     /// Reads the inboxes of the tasks that this instance works on, and of those that it has just claimed or that have come to rest: what was
     /// left for them before is decided as well.
     pub(in crate::core) fn read_inboxes(&mut self) {
-        let may_hear = |loaded: &LoadedTask| loaded.state.is_at_work() || loaded.hears && loaded.is_shown();
-        let mut hearing: Vec<TaskId> = self
+        let has_inbox_to_read =
+            |loaded: &LoadedTask| loaded.state.is_at_work() || loaded.has_unread_inbox && loaded.is_shown();
+        let mut to_read: Vec<TaskId> = self
             .tasks
             .iter()
-            .filter(|(_, loaded)| loaded.owned && may_hear(loaded))
-            .filter(|(task, _)| !self.disk.sharing.hearing.contains(task))
+            .filter(|(_, loaded)| loaded.owned && has_inbox_to_read(loaded))
+            .filter(|(task, _)| !self.disk.sharing.inboxes_being_read.contains(task))
             .map(|(task, _)| task.clone())
             .collect();
-        hearing.sort_unstable();
-        for task in hearing {
+        to_read.sort_unstable();
+        for task in to_read {
             if let Some(loaded) = self.tasks.get_mut(&task) {
                 // Requests that come later find a task that anybody may claim.
-                loaded.hears = loaded.state.is_at_work();
+                loaded.has_unread_inbox = loaded.state.is_at_work();
             }
-            self.disk.sharing.hearing.insert(task.clone());
+            self.disk.sharing.inboxes_being_read.insert(task.clone());
             self.ask_shared(SharedRequest::NextRequest { task });
         }
     }
 
     /// Decides a request of another instance: what comes of it is recorded together with the fact that it was heard.
-    pub(in crate::core) fn inbox_read(&mut self, task: &TaskId, request: Result<Option<Left>, StoreError>, now: Now) {
-        self.disk.sharing.hearing.remove(task);
+    pub(in crate::core) fn inbox_read(
+        &mut self,
+        task: &TaskId,
+        request: Result<Option<InboxEntry>, StoreError>,
+        now: Now,
+    ) {
+        self.disk.sharing.inboxes_being_read.remove(task);
         let Some(loaded) = self.tasks.get_mut(task).filter(|loaded| loaded.owned) else {
             return;
         };
         // Behind one there may be more.
-        loaded.hears |= !matches!(request, Ok(None));
-        let Some(Left { n, request: bytes }) = request.ok().flatten() else {
+        loaded.has_unread_inbox |= !matches!(request, Ok(None));
+        let Some(InboxEntry { n, request: bytes }) = request.ok().flatten() else {
             return;
         };
         // It was heard since it was asked for.
@@ -247,9 +253,9 @@ impl Core {
         let left: Option<InboxRequest> = serde_json::from_slice(&bytes).ok();
         let id = left.as_ref().map_or_else(|| Arc::from(""), |left| left.request.clone());
         let decided = match left {
-            Some(left) if self.may_leave_request(task, &left, now) => {
+            Some(left) if self.may_send(task, &left, now) => {
                 self.act_for(&left.by, &left.request);
-                self.decide_left(task, left)
+                self.decide_inbox_request(task, left)
             }
             Some(_) | None => Err(Refusal::Over),
         };
@@ -262,7 +268,7 @@ impl Core {
     }
 
     /// Whether the sender of a request has the rights for it here and now. A refusal is audited.
-    fn may_leave_request(&mut self, task: &TaskId, left: &InboxRequest, now: Now) -> bool {
+    fn may_send(&mut self, task: &TaskId, left: &InboxRequest, now: Now) -> bool {
         let principal = self.access.principal_of(&left.by, now);
         let may = |principal: &Principal| {
             let created = self.tasks.get(task).map(|loaded| &loaded.state.created);
@@ -271,12 +277,12 @@ impl Core {
         };
         let is_permitted = principal.is_some_and(|principal| may(&principal));
         if !is_permitted {
-            self.audit_refused_left(&left.by, task, now);
+            self.audit_refused_inbox_request(&left.by, task, now);
         }
         is_permitted
     }
 
-    fn decide_left(&self, task: &TaskId, left: InboxRequest) -> Result<Decision, Refusal> {
+    fn decide_inbox_request(&self, task: &TaskId, left: InboxRequest) -> Result<Decision, Refusal> {
         let InboxRequest { by, call, .. } = left;
         let state = self.tasks.get(task).map(|loaded| &loaded.state);
         let turn = state.map_or(0, |state| state.turn.number);
@@ -296,7 +302,7 @@ impl Core {
     // Tasks and contexts of other instances.
 
     /// The task that is to be deleted, if it has still to be looked for in the store.
-    pub(super) fn is_unheard_of_deletion(&self, request: &Parked) -> Option<TaskId> {
+    pub(super) fn deletion_to_look_up(&self, request: &Parked) -> Option<TaskId> {
         match &request.call {
             Call::Delete { task }
                 if self.settings.shared_store.is_some()
@@ -310,7 +316,7 @@ impl Core {
     }
 
     /// Whether a task that is not known here has still to be looked for in the store.
-    pub(super) fn is_unheard_of(&self, request: &Parked, fault: &Fault) -> Option<TaskId> {
+    pub(super) fn task_to_look_up(&self, request: &Parked, fault: &Fault) -> Option<TaskId> {
         match &fault.kind {
             FaultKind::TaskNotFound(task)
                 if self.settings.shared_store.is_some()
@@ -364,7 +370,7 @@ impl Core {
 }
 
 /// Whether a workspace is the one that a task was created in, perhaps by another instance.
-fn is_where(site: &Site, created: &Created) -> bool {
+fn is_same_workspace(site: &Site, created: &Created) -> bool {
     site.id.is_some() && site.id == created.workspace_id && site.path == created.workspace
 }
 

@@ -6,7 +6,7 @@ use crate::core::Input;
 use crate::core::access::tests::{credential, file};
 use crate::core::access::{AccessSetup, Mode};
 use crate::core::disk::request::{SharedAnswer, SharedRequest, StoreRequest};
-use crate::core::disk::shared::{Left, Standing};
+use crate::core::disk::shared::{InboxEntry, InstanceStatus};
 use crate::core::disk::store::{Archive, Known, Openness, Store, StoreError, read_all};
 use crate::core::test_core::{TestCore, core_harness, say};
 use crate::limits::Limits;
@@ -44,7 +44,7 @@ fn leave_cancel(test: &mut TestCore, task: &TaskId, n: u64, by: Source) -> bool 
 /// The same with any request.
 fn leave(test: &mut TestCore, task: &TaskId, n: u64, by: Source, call: InboxCall) -> bool {
     let request = InboxRequest { request: format!("r-{n}").into(), at: 1, by, call };
-    let request = Ok(Some(Left { n, request: crate::base::json::bytes(&request).into() }));
+    let request = Ok(Some(InboxEntry { n, request: crate::base::json::bytes(&request).into() }));
     test.core.input(Input::Shared(SharedAnswer::NextRequest { task: task.clone(), request }), test.now);
     test.turns();
     let mut heard = None;
@@ -149,7 +149,7 @@ fn a_task_at_work_that_the_log_gives_to_this_instance_is_taken_over() {
     let mut test = owner(&[]);
     let task = test.begin(Dialect::RPC_03, None);
     // It was claimed by a request whose answer was lost: nothing is held here.
-    test.core.leave(task.clone());
+    test.core.unload_task(task.clone());
     test.turns();
     test.ask(Dialect::RPC_03, Call::Get { task: task.clone(), history: None });
     test.turns();
@@ -201,7 +201,7 @@ fn asked_inboxes(test: &mut TestCore) -> Vec<TaskId> {
 fn the_inbox_is_heard_once_more_when_a_task_comes_to_rest_and_after_a_claim() {
     let mut test = owner(&[]);
     let task = test.begin(Dialect::RPC_03, None);
-    let answer = |test: &mut TestCore, request: Result<Option<Left>, StoreError>| {
+    let answer = |test: &mut TestCore, request: Result<Option<InboxEntry>, StoreError>| {
         test.core.input(Input::Shared(SharedAnswer::NextRequest { task: task.clone(), request }), test.now);
     };
     assert_eq!(asked_inboxes(&mut test), std::slice::from_ref(&task));
@@ -212,13 +212,13 @@ fn the_inbox_is_heard_once_more_when_a_task_comes_to_rest_and_after_a_claim() {
     assert_eq!(asked_inboxes(&mut test), std::slice::from_ref(&task));
     answer(&mut test, Ok(None));
     assert_eq!(asked_inboxes(&mut test), []);
-    test.core.leave(task.clone());
+    test.core.unload_task(task.clone());
     test.turns();
     test.say(&task);
     test.end_turn();
     asked_inboxes(&mut test);
     answer(&mut test, Ok(None));
-    test.core.leave(task.clone());
+    test.core.unload_task(task.clone());
     test.turns();
     let named = Call::Push { task: task.clone(), ask: crate::task::call::Push::List };
     test.ask(Dialect::REST_10, named);
@@ -254,9 +254,10 @@ fn an_instance_that_is_cut_off_ends_commands_in_the_background() {
     let mut test = owner(&[]);
     let task = test.begin(Dialect::RPC_03, None);
     let background = vec![task.clone()];
-    let standing = |is_cut_off: bool| Standing { is_cut_off, background: background.clone(), ..Standing::default() };
+    let standing =
+        |is_cut_off: bool| InstanceStatus { is_cut_off, background: background.clone(), ..InstanceStatus::default() };
     let look = |test: &mut TestCore, is_cut_off: bool| {
-        let looked = SharedAnswer::Standing(standing(is_cut_off));
+        let looked = SharedAnswer::Status(standing(is_cut_off));
         test.core.input(Input::Shared(looked), test.now);
         let outs = std::mem::take(&mut test.core.out);
         let is_over =
@@ -283,11 +284,11 @@ fn an_outage_is_told_at_once_and_the_instance_is_not_ready() {
     test.turns();
     assert!(ready(&mut test));
     let trouble = StoreError::transient("the bucket does not answer");
-    let standing = Standing { is_cut_off: true, trouble: Some(trouble.clone()), ..Standing::default() };
-    test.core.input(Input::Shared(SharedAnswer::Standing(standing)), test.now);
+    let standing = InstanceStatus { is_cut_off: true, trouble: Some(trouble.clone()), ..InstanceStatus::default() };
+    test.core.input(Input::Shared(SharedAnswer::Status(standing)), test.now);
     assert!(!ready(&mut test), "although nothing was to be written");
     // Who asks for a task that is not in memory gets the error of the store.
-    test.core.leave(task.clone());
+    test.core.unload_task(task.clone());
     test.turns();
     test.holds_loads = true;
     let conn = test.begin_ask(Dialect::REST_03_JSON, Call::Get { task, history: None });
