@@ -1,5 +1,6 @@
-//! Who makes a request. In the access mode `local`, that is the process at the other end of the connection (`connections/identity.rs`).
-//! In the mode `token`, every request but the public ones shows a credential, which is checked when its head is complete.
+//! Authentication of requests. In the access mode `local`, the sender is the process at the other end of the connection
+//! (`connections/identity.rs`). In the mode `token`, every request but the public ones shows a credential, which is checked when the head
+//! of the request is complete.
 
 pub mod budget;
 pub(in crate::core) mod counts;
@@ -50,9 +51,9 @@ pub struct AccessSetup {
     pub environment: Option<Hash>,
     /// Proxies whose `X-Forwarded-For` is believed: networks and the lengths of their prefixes.
     pub proxies: Vec<(IpAddr, u32)>,
-    /// What comparisons are keyed with: random, and never stored.
+    /// Random bytes for the keys of comparisons and tickets. Never stored.
     pub random: [u8; RANDOM_BYTES],
-    /// The proxy that names subjects.
+    /// The identity provider whose tokens name subjects, if there is one.
     pub identity: Option<IdentitySetup>,
 }
 
@@ -69,18 +70,18 @@ impl Default for AccessSetup {
     }
 }
 
-/// Whether it is known who sends a request.
+/// Whether the sender of a request is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::core) enum Sender {
     Known,
-    /// Its process has to be found out first.
+    /// The process at the other end of the connection has to be identified first.
     ToIdentify,
 }
 
 /// The name of the credential that the environment gives.
 const ENVIRONMENT: &str = "env";
 
-/// Who may use the server, and how often.
+/// The credentials, and what their clients have used of their limits.
 pub(in crate::core) struct Access {
     pub mode: Mode,
     comparison: Comparison,
@@ -92,31 +93,32 @@ pub(in crate::core) struct Access {
     pub turns: DelayedTurns,
     /// Credentials whose former secret was used since the file was read, which was audited.
     former_used: HashSet<Arc<str>>,
-    /// What tickets of the operator are signed with, and the tickets that were shown.
+    /// The key that signs tickets of callers without a credential in the file.
     process_key: TicketKey,
+    /// The tickets that were used.
     used_tickets: UsedTickets,
-    /// When the access of a client ends by itself, in monotonic milliseconds, if a timer is armed for it.
+    /// When the timer for expiring credentials fires, in monotonic milliseconds, if it is armed.
     end_armed: Option<u64>,
     /// Why the credentials file could not be read again.
     problem: Option<String>,
-    /// When the file was last looked at, in monotonic milliseconds, and whether it is looked at again soon.
+    /// When the file was last checked for changes, in monotonic milliseconds, and whether a timer is armed to check it again.
     checked_at: u64,
     is_watched: bool,
-    /// Nobody was connected for a while, so the file may have changed unnoticed.
+    /// The file may have changed unnoticed, because nobody was connected for a while.
     is_outdated: bool,
-    /// The proxy that names subjects.
+    /// The identity provider whose tokens name subjects, if there is one.
     pub(in crate::core) identity: Option<IdentityProvider>,
 }
 
-/// A token that is valid.
+/// The sender that a valid token or ticket names.
 struct Verified {
     principal: Arc<Principal>,
     rate: Rate,
-    /// It is the one before the last rotation.
+    /// The token is the one before the last rotation.
     is_former: bool,
 }
 
-/// What a new file has changed: ids of credentials.
+/// The ids of the credentials that a new file has added, changed and removed.
 #[derive(Debug, Default)]
 struct Changes {
     added: Vec<Arc<str>>,
@@ -124,18 +126,18 @@ struct Changes {
     removed: Vec<Arc<str>>,
 }
 
-/// What a changed credential means for clients that have shown it.
+/// What a change of a credential means for clients that have shown it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Change {
-    /// They go on.
+    /// Their requests continue.
     Continued,
-    /// Their secret is no longer valid.
+    /// Their secret is invalid.
     SecretWithdrawn,
-    /// Their secret is valid, and they may do something else with it, or until another time.
+    /// Their secret is valid, with other rights or another expiry.
     RightsChanged,
 }
 
-/// A credential as it is compared.
+/// A credential in the form in which tokens are compared with it.
 #[derive(Debug)]
 struct KnownCredential {
     tag: Tag,
@@ -145,8 +147,8 @@ struct KnownCredential {
     not_after: Option<u64>,
     rate: Rate,
     principal: Arc<Principal>,
-    /// What it was read from, to find out what a new file changes.
-    read: Option<Credential>,
+    /// Its entry in the file, to find out what a new file changes.
+    entry: Option<Credential>,
 }
 
 impl Access {
@@ -159,7 +161,7 @@ impl Access {
             not_after: None,
             rate: Rate::default(),
             principal: Arc::new(Principal { credential: Some(ENVIRONMENT.into()), ..Principal::operator() }),
-            read: None,
+            entry: None,
         });
         let mut access = Access {
             mode: setup.mode,
@@ -184,7 +186,7 @@ impl Access {
         access
     }
 
-    /// Takes the credentials of a new file.
+    /// Replaces the credentials with those of a new file.
     fn replace(&mut self, file: CredentialsFile) -> Changes {
         let before = std::mem::take(&mut self.known);
         self.former_used.clear();
@@ -196,7 +198,7 @@ impl Access {
                 not_after: credential.not_after.as_ref().map(|time| time.unix_ms),
                 rate: credential.rate.unwrap_or_default(),
                 principal: Arc::new(credential.principal()),
-                read: Some(credential.clone()),
+                entry: Some(credential.clone()),
             };
             self.known.insert(credential.id, known);
         }
@@ -205,7 +207,7 @@ impl Access {
         for (id, old) in &before {
             match self.known.get(id) {
                 None => changes.removed.push(id.clone()),
-                Some(new) if old.read == new.read => {}
+                Some(new) if old.entry == new.entry => {}
                 Some(new) => changes.changed.push((id.clone(), old.change_to(new))),
             }
         }
@@ -217,7 +219,8 @@ impl Access {
         changes
     }
 
-    /// What is known of a peer. Where credentials decide, other users are nobody in particular, unless they may be tools.
+    /// What the access mode makes of a peer. In the mode `token`, other users are as good as anybody else, unless their process may be a
+    /// tool's.
     pub fn peer(&self, link: Link, peer: Peer) -> Peer {
         match (self.mode, link, peer) {
             (Mode::Token, Link::Tcp | Link::NamedUnix, Peer::Stranger) => Peer::Anybody,
@@ -239,11 +242,11 @@ impl Access {
         // A token of an unknown form can only be that of the environment.
         let candidate = known.or(self.environment.as_ref());
         let is_current = self.comparison.is_equal(token, candidate.map(|known| &known.tag));
-        let was = candidate.and_then(|known| known.former.as_ref()).filter(|(_, until)| now.unix_ms < *until);
-        let is_former = self.comparison.is_equal(token, was.map(|(tag, _)| tag));
+        let former = candidate.and_then(|known| known.former.as_ref()).filter(|(_, until)| now.unix_ms < *until);
+        let is_former = self.comparison.is_equal(token, former.map(|(tag, _)| tag));
         let known = candidate.filter(|_| is_current || is_former)?;
         let is_valid = known.not_after.is_none_or(|end| now.unix_ms < end);
-        let former_until = was.filter(|_| !is_current).map(|(_, until)| *until);
+        let former_until = former.filter(|_| !is_current).map(|(_, until)| *until);
         let principal = match former_until {
             None => known.principal.clone(),
             Some(until) => {
@@ -254,8 +257,8 @@ impl Access {
         is_valid.then_some(Verified { principal, rate: known.rate, is_former: former_until.is_some() })
     }
 
-    /// Whom a request names that came through another instance, with the rights that it has here now. None if nobody here has this
-    /// credential.
+    /// The sender of a request that came through another instance, with the rights that its credential has here and now. None if there
+    /// is no such credential here.
     pub fn principal_of(&self, by: &Source, now: Now) -> Option<Arc<Principal>> {
         let Some(id) = &by.credential else {
             return Some(Arc::new(Principal::operator()));
@@ -271,8 +274,8 @@ impl Access {
         principal.filter(|principal| by.subject.as_ref() == Some(&principal.subject))
     }
 
-    /// The address that a request comes from: that of the peer, or of the client before trusted proxies. A Unix socket that the
-    /// operator named has no address: whoever connects there as our user is a proxy if there are any.
+    /// The address that a request comes from: that of the peer, or of the client before trusted proxies. A peer at a Unix socket has no
+    /// address; at one that the operator named, a process of our user is a proxy if trusted proxies are configured.
     fn address(&self, conn: &Conn, request: &Request) -> Option<IpAddr> {
         let is_local_proxy = conn.link == Link::NamedUnix && conn.is_own_user && !self.proxies.is_empty();
         if conn.address.is_none() && !is_local_proxy {
@@ -296,6 +299,7 @@ impl Access {
         address
     }
 
+    /// The budgets of a credential. If too many credentials have budgets, full ones are dropped, and then any of another credential.
     fn budgets(&mut self, id: &Arc<str>, rate: Rate, now: Now) -> &mut Budgets {
         if self.budgets.len() >= BUDGETS && !self.budgets.contains_key(id) {
             self.budgets.retain(|_, budgets| !budgets.is_full(now));
@@ -320,9 +324,9 @@ fn forwarded_address(text: &str) -> Option<IpAddr> {
 }
 
 impl KnownCredential {
-    /// What the new credential of this name means for clients that showed this one.
+    /// What the new entry of this credential means for clients that have shown it.
     fn change_to(&self, new: &KnownCredential) -> Change {
-        let (Some(old), Some(new)) = (&self.read, &new.read) else {
+        let (Some(old), Some(new)) = (&self.entry, &new.entry) else {
             return Change::SecretWithdrawn;
         };
         if old.sha256 != new.sha256 && new.was.as_ref().is_none_or(|was| was.sha256 != old.sha256) {
@@ -334,8 +338,8 @@ impl KnownCredential {
 }
 
 impl Core {
-    /// Checks the head of a request: whether it is meant for this server, and who sends it. A refusal is counted and audited; its
-    /// fault is the answer.
+    /// Checks the head of a request: whether its Host and Origin are allowed, and who sends it. A refusal is counted and audited; its fault
+    /// is the answer.
     pub(in crate::core) fn check_sender(&mut self, key: Key, request: &Request, now: Now) -> Result<Sender, Fault> {
         let Some(conn) = self.connections.get_mut(key) else {
             return Ok(Sender::Known);
@@ -377,7 +381,7 @@ impl Core {
         Err(fault)
     }
 
-    /// Finds out who makes a request, from its head. The error is the answer.
+    /// Finds out the sender of a request from its head. The error is the answer.
     fn authenticate(&mut self, key: Key, request: &Request, now: Now) -> Result<Arc<Principal>, Fault> {
         let Some(conn) = self.connections.get(key) else {
             return Ok(Arc::new(Principal::nobody()));
@@ -393,13 +397,13 @@ impl Core {
         };
         let nobody = || Arc::new(Principal::nobody());
         let principal = match (self.access.mode, guard::is_public(request)) {
-            // It was checked with its head.
+            // The head was checked before.
             _ if let Some(known) = known => known,
             (_, false) if shows_ticket => self.check_credential(request, address, now)?,
             _ if is_operator => Arc::new(Principal::operator()),
-            // Whether others are served is decided by their process.
+            // Other peers are served or refused by their process, not here.
             (Mode::Local, _) => nobody(),
-            // Whoever shows a credential is told more, unless that would have to wait.
+            // A public request with a credential is answered with more, unless checking that would have to wait.
             (Mode::Token, true) if shows_nothing || self.access.is_outdated => nobody(),
             (Mode::Token, true) => self.check_credential(request, address, now).unwrap_or_else(|_| nobody()),
             (Mode::Token, false) => self.check_credential(request, address, now)?,
@@ -417,6 +421,7 @@ impl Core {
         Ok(principal)
     }
 
+    /// The sender that the credential, ticket or identity token of a request names. A request is counted among the calls of its credential.
     fn check_credential(
         &mut self,
         request: &Request,
@@ -427,7 +432,7 @@ impl Core {
         let refusal =
             |shown: bool, message: &str| Fault::new(FaultKind::Unauthenticated { shown, basic: !is_browser }, message);
         let shown = Presented::of(request).map_err(|why| Fault::new(FaultKind::InvalidRequest, why))?;
-        // A credential wins over the token of a proxy.
+        // A credential takes precedence over the token of the identity provider.
         let identity = self.access.identity.as_ref();
         let sent = identity.and_then(|identity| identity.token(request));
         let named = sent.filter(|named| match &shown {
@@ -474,7 +479,7 @@ impl Core {
         Ok(other.map_or(principal.clone(), |other| Arc::new(principal.with_identity(&other.subject))))
     }
 
-    /// Takes one from a budget of the credential. In the mode `local` there is none.
+    /// Takes one from a budget of the credential. The error says when to try again. In the mode `local` there are no budgets.
     fn spend(
         &mut self,
         principal: &Principal,
@@ -507,7 +512,7 @@ impl Core {
         self.spend(principal, rate, |budgets| &mut budgets.prompts, "prompts", now)
     }
 
-    /// The head of a request is complete and its body is not: whoever has no credential is refused before the body is read.
+    /// Checks the head of a request before its body is read, so that clients without a credential cannot send long bodies.
     pub(in crate::core) fn check_head(&mut self, key: Key, now: Now) {
         let Some(conn) = self.connections.get_mut(key) else {
             return;
@@ -535,12 +540,12 @@ impl Access {
         principal.credential.as_ref().map(|id| self.rate_of(id)).unwrap_or_default()
     }
 
-    /// Whether nobody can be admitted by a token.
+    /// Whether no token can be valid.
     fn has_no_credentials(&self) -> bool {
         self.known.is_empty() && self.environment.is_none() && self.identity.is_none()
     }
 
-    /// How much a credential may do.
+    /// The limits of a credential.
     fn rate_of(&self, id: &str) -> Rate {
         self.known.get(id).map(|known| known.rate).unwrap_or_default()
     }

@@ -1,10 +1,10 @@
-//! Long work that needs nothing but its own values: decoding a long request and storing the files in it, encoding a long task. It would hold the loop for
-//! milliseconds, so above a limit it leaves the core as [`Out::Compute`], a worker does it, and the result comes back as
-//! [`Input::Computed`]. Below the limit the same functions run at once.
+//! Computations that can run in a worker: decoding a long request and storing the files in it, and encoding a long task. They would block
+//! the loop for milliseconds, so above a limit they leave the core as [`Out::Compute`], a worker carries them out, and the result comes back
+//! as [`Input::Computed`]. Below the limit the same functions run at once.
 //!
-//! A connection that sent a long request is not read on before that request is decoded, so its requests stay in order. A task is
-//! encoded as it was when it was asked for: the state is shared with the worker, and the task's next event is applied to a copy. The
-//! answer waits for the disk as every other one, and a stream that begins with a snapshot continues with the event behind it.
+//! While a worker decodes a request, nothing more is read from its connection, so requests stay in order. A task is encoded as it was when
+//! the client asked for it: the state is shared with the worker, and the task's next event is applied to a copy. The answer waits for the
+//! disk like every other one, and a stream that begins with a snapshot continues with the event behind it.
 
 use crate::a2a::{self, Decoded, Form, OtherTools, View};
 use crate::base::Shared;
@@ -30,14 +30,14 @@ pub struct Computation {
     work: Work,
 }
 
-/// It may store content.
+/// The work of a computation. It may store content.
 type Work = Box<dyn FnOnce(&dyn Blobs) -> Computed + Send>;
 
-/// Whom the result is for.
+/// The recipient of a result.
 #[derive(Clone, Debug)]
 pub enum Recipient {
-    /// A connection whose request is being answered; `bytes` are counted as its memory until the result arrives, and errors are
-    /// written in this form.
+    /// A connection whose request is being answered. `bytes` are counted as its memory until the result arrives; an error is encoded in
+    /// this form.
     Connection { conn: Key, form: Form, bytes: usize },
     /// A subscription whose answer or first frame is encoded.
     Subscription(Key),
@@ -46,7 +46,7 @@ pub enum Recipient {
 /// What was computed.
 #[derive(Debug)]
 pub enum Computed {
-    /// An HTTP request, which comes back without its body.
+    /// A decoded HTTP request, and the request without its body.
     Request(Box<(Request, Decoded)>),
     /// A message on a WebSocket.
     Message(Box<Decoded>),
@@ -72,16 +72,16 @@ impl fmt::Debug for Computation {
     }
 }
 
-/// How much of a task is encoded, for the memory that is reserved for the result.
+/// How much of a task is encoded. It determines the memory that is reserved for the result.
 #[derive(Clone, Copy)]
 pub(super) enum Extent {
     Whole,
-    /// Not all messages of it.
+    /// Only some of its messages.
     Part,
 }
 
 impl Extent {
-    /// Of this many of the newest messages, or of all.
+    /// For an answer with this many of the newest messages, or with all.
     pub fn of(history: Option<usize>) -> Extent {
         if history.is_some() { Extent::Part } else { Extent::Whole }
     }
@@ -135,7 +135,7 @@ impl Core {
         });
     }
 
-    /// The memory that a long request of a connection takes; None if there is not so much.
+    /// The memory that a long request of a connection takes; None if there is not enough.
     fn memory_for_request(&mut self, conn: Key, request_bytes: usize) -> Option<usize> {
         let reserved = self.settings.limits.reserved(request_bytes);
         // What was reserved while the request was read is free again.
@@ -178,7 +178,7 @@ impl Core {
         self.after_io(key);
     }
 
-    /// Encodes the answer or the first frame of a subscription; `state` is its task as it was when that was asked for.
+    /// Encodes the answer or the first frame of a subscription; `state` is its task when the client asked for it.
     pub(super) fn encode(
         &mut self,
         key: Key,
@@ -202,7 +202,7 @@ impl Core {
         self.count_encoded(key, self.reserved(bytes, extent));
     }
 
-    /// Answers with the metadata of a task. What the tools of MCP servers are declared as is stored content, which a worker reads.
+    /// Answers with the metadata of a task. The declarations of tools of MCP servers are stored content, which a worker reads.
     pub(super) fn answer_metadata(&mut self, caller: &Caller, task: &TaskId) {
         let (state, tools) = (self.tasks[task].state.clone(), self.tools.shown.clone());
         let Some(set) = state.tools.clone().filter(|set| !set.others.is_empty()) else {
@@ -219,7 +219,7 @@ impl Core {
         self.count_encoded(key, self.reserved(bytes, Extent::Part));
     }
 
-    /// How much memory is reserved for the encoding of a log of so many bytes.
+    /// How much memory is reserved for the encoding of a task with a log of this length.
     fn reserved(&self, bytes: usize, extent: Extent) -> usize {
         let limits = &self.settings.limits;
         limits.encoded(match extent {
@@ -280,7 +280,7 @@ impl Core {
         self.readers.pump_later(&[key]);
     }
 
-    /// Counts what is encoded for a subscription, and what is reserved for that, among the memory of its connection.
+    /// Counts the bytes that are encoded or reserved for a subscription as memory of its connection.
     pub(super) fn count_encoded(&mut self, key: Key, bytes: usize) {
         if let Some(sub) = self.readers.get_mut(key)
             && let Some(conn) = self.connections.get_mut(sub.conn)
@@ -293,8 +293,8 @@ impl Core {
     }
 }
 
-/// A long request without what the loop need not handle: what is long in its message is stored, and if all else is too long, it is
-/// refused.
+/// Stores the long texts and files of a request's message, so that the loop need not handle them. A request whose other members are too long
+/// becomes an error.
 fn within_limits(decoded: Decoded, request_bytes: usize, blobs: &dyn Blobs, limits: &Limits) -> Decoded {
     let (mut call, mut form) = match decoded {
         Ok(decoded) => decoded,
@@ -320,7 +320,7 @@ fn within_limits(decoded: Decoded, request_bytes: usize, blobs: &dyn Blobs, limi
     Ok((call, form))
 }
 
-/// Why a long request is not decoded.
+/// The error for a long request for which there is no memory.
 fn no_memory() -> Fault {
     let message = "Too much is under way; send it again in a moment.";
     Fault::new(FaultKind::Overloaded { retry_after_s: 1 }, message)

@@ -1,4 +1,4 @@
-//! A core for tests of its inside: with a disk, a clock that is moved by hand, and a shell that only takes notes.
+//! A core for unit tests, with a store in memory, a clock that tests set, and a shell that only records the outputs.
 
 use crate::a2a::{Dialect, Form, Switches};
 use crate::base::clock::Now;
@@ -41,38 +41,40 @@ pub struct TestCore {
     pub store: FailingStore,
     pub now: Now,
     pub limits: Limits,
-    /// What was handed out and not answered.
+    /// Deliveries to webhooks that were started and not answered.
     pub sent: Vec<Delivery>,
-    /// What the operator was told.
+    /// Warnings in the operator's log.
     pub notices: Vec<String>,
+    /// Jobs that were started.
     pub jobs: Vec<JobId>,
     /// What the user's hooks were told.
     pub hook_notices: Vec<HookNotice>,
     /// Jobs that were to be stopped.
     pub stops: Vec<JobId>,
+    /// Loads, and if `flushes` is set syncs, that the store has not answered.
     pub loads: Vec<StoreRequest>,
-    /// Whether what the store is asked for takes for ever.
+    /// Whether the store answers none of these.
     pub holds_loads: bool,
     pub outside: Outside,
     /// Tasks that cannot be loaded.
     pub lost: Vec<TaskId>,
-    /// How many loads from now on find the log in somebody else's hands.
+    /// How many of the next loads find that another process has locked the log.
     pub busy: u32,
-    /// Computations that a worker has, if it does not do them at once.
+    /// Computations that wait for [`TestCore::compute`]; None: they are done at once.
     pub computations: Option<Vec<Computation>>,
-    /// What the credentials file has when it is next looked at.
+    /// The content of the credentials file at its next check; None: it has not changed.
     pub credentials: Option<Result<CredentialsFile, String>>,
-    /// Whether looking at the credentials file takes for ever.
+    /// Whether the check of the credentials file never ends.
     pub credentials_hang: bool,
-    /// Connections whose process is to be found out.
+    /// Connections whose process is to be identified.
     pub to_identify: Vec<Key>,
     /// Requests that have ended.
     pub accesses: Vec<Entry>,
-    /// Whether there are so many tasks that looking at all of them in every turn would take long.
+    /// Whether there are so many tasks that the invariants are not checked after every turn.
     pub is_large: bool,
-    /// Who asks.
+    /// The sender of requests.
     pub principal: Arc<Principal>,
-    /// Whether logs are flushed; what waits for that starts only then.
+    /// Whether requests to flush logs are answered. Jobs that need a flush start only then.
     pub flushes: bool,
 }
 
@@ -85,7 +87,7 @@ impl TestCore {
         TestCore::changed(limits, switches, |_| {})
     }
 
-    /// A core of which these settings are changed.
+    /// A core with changed settings.
     pub fn changed(limits: Limits, switches: Switches, change: impl FnOnce(&mut Setup)) -> TestCore {
         let now = Now { mono_ms: 1_000_000, unix_ms: 1_767_268_800_000 };
         let mut setup = core_harness::setup(limits.clone(), switches, now);
@@ -121,7 +123,7 @@ impl TestCore {
         self.restart_with(|_| {});
     }
 
-    /// The same with changed settings.
+    /// As [`TestCore::restart`], with changed settings.
     pub fn restart_with(&mut self, change: impl FnOnce(&mut Setup)) {
         self.store.crash(Crash::Killed);
         let mut setup = core_harness::setup(self.limits.clone(), Switches::default(), self.now);
@@ -145,7 +147,7 @@ impl TestCore {
         }
     }
 
-    /// Answers what the core has asked the store for.
+    /// Answers the requests in `loads`.
     fn load(&mut self) {
         let loads = if self.holds_loads { Vec::new() } else { std::mem::take(&mut self.loads) };
         for request in loads {
@@ -210,7 +212,7 @@ impl TestCore {
         }
     }
 
-    /// The worker does what it has.
+    /// Carries out the computations that wait.
     pub fn compute(&mut self) {
         for computation in self.computations.replace(Vec::new()).into_iter().flatten() {
             self.core.input(computation.run(&*self.store.blobs()), self.now);
@@ -236,7 +238,7 @@ impl TestCore {
         self.turns();
     }
 
-    /// Asks as a client, and gives the answer.
+    /// Sends a call as a client, and returns the answer.
     pub fn ask(&mut self, dialect: &'static Dialect, call: Call) -> Value {
         let conn = self.begin_ask(dialect, call);
         self.turns();
@@ -246,10 +248,10 @@ impl TestCore {
         serde_json::from_str(body).unwrap_or_else(|_| panic!("an answer, not {text}"))
     }
 
-    /// Asks as a client, on a connection of its own.
+    /// Sends a call on a connection of its own.
     pub fn begin_ask(&mut self, dialect: &'static Dialect, call: Call) -> Key {
         let conn = self.core.opened(Peer::SameUser, self.now);
-        // A connection answers what it was asked; what that was is said by `call`.
+        // The connection needs a request that it answers; `call` replaces its meaning.
         let line = self.core.connections.get_mut(conn).expect("just opened");
         line.receive(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", self.now);
         assert!(matches!(line.read(&self.limits, self.now), ReadStep::Request(_)));
@@ -259,7 +261,7 @@ impl TestCore {
         conn
     }
 
-    /// What waits for a connection, which takes it.
+    /// Takes the output that waits for a connection.
     pub fn take(&mut self, conn: Key) -> String {
         let bytes = core_harness::waiting(&self.core, conn);
         self.core.input(Input::Sent { conn, bytes: bytes.len() }, self.now);
@@ -281,7 +283,7 @@ impl TestCore {
         self.ask(Dialect::RPC_03, Call::Say(say));
     }
 
-    /// The model says something to the job that was started last.
+    /// The worker of the job that was started last reports.
     pub fn note(&mut self, body: NoteBody) {
         let job = self.jobs.last().expect("a job").clone();
         self.core.note(Note { job, body }, self.now);
@@ -292,7 +294,7 @@ impl TestCore {
         self.note(NoteBody::Answered(Ok(Answer::new("Done.", []))));
     }
 
-    /// The model makes a call that waits for an answer.
+    /// The model makes a tool call that waits for approval.
     pub fn ask_to_run(&mut self, task: &TaskId, call: &str) {
         let event = |event: Value| serde_json::from_value(event).expect("an event");
         let question = json!({"exec": {"title": "t", "command": "ls", "programs": ["ls"], "dir": "/w"}});
@@ -328,7 +330,7 @@ pub fn say(text: &str, protocol: Protocol) -> Say {
     Say::new(Said::new(Arc::new(message), Vec::new()), None, create, Mode::Now)
 }
 
-/// Adds a question about an edit whose texts are stored.
+/// Adds a question about an edit whose texts are stored beside the log.
 pub fn ask_about_a_long_edit(core: &mut Core, task: &TaskId, blobs: &dyn Blobs, now: Now) {
     let mut plan = Plan {
         title: "Write a.txt".into(),

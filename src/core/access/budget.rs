@@ -1,5 +1,5 @@
-//! Budgets: how often something may happen. A budget fills with time up to a burst; what is taken from an empty one is refused with
-//! the time until there is some again.
+//! Rate limits as token buckets. A budget is refilled with time up to its burst; taking from an empty one fails with the time until it has
+//! one again.
 
 use crate::base::clock::Now;
 use crate::limits::access::{
@@ -11,28 +11,29 @@ use std::collections::HashMap;
 
 const MINUTE_MS: u64 = 60_000;
 
-/// A token bucket. It counts in parts of a minute's share, so that no rounding loses anything.
+/// A token bucket. It counts sixty-thousandths of a token, so that nothing is lost by rounding.
 #[derive(Clone, Debug)]
 pub struct Budget {
     per_minute: u64,
-    /// The content, in sixty-thousandths.
+    /// How much it has and how much it can have, in sixty-thousandths.
     content: u64,
-    most: u64,
+    capacity: u64,
+    /// When it was last refilled, in monotonic milliseconds.
     at: u64,
 }
 
 impl Budget {
-    /// A full one.
+    /// A full budget.
     pub fn new(per_minute: u32, burst: u32, now: Now) -> Budget {
-        let most = u64::from(burst.max(1)) * MINUTE_MS;
-        Budget { per_minute: u64::from(per_minute), content: most, most, at: now.mono_ms }
+        let capacity = u64::from(burst.max(1)) * MINUTE_MS;
+        Budget { per_minute: u64::from(per_minute), content: capacity, capacity, at: now.mono_ms }
     }
 
-    /// Takes one, or says in how many milliseconds there is one.
+    /// Takes one. The error is the time in milliseconds until there is one.
     pub fn take(&mut self, now: Now) -> Result<(), u64> {
         let passed = now.mono_ms.saturating_sub(self.at);
         self.at = now.mono_ms;
-        self.content = self.most.min(self.content.saturating_add(passed.saturating_mul(self.per_minute)));
+        self.content = self.capacity.min(self.content.saturating_add(passed.saturating_mul(self.per_minute)));
         match self.content.checked_sub(MINUTE_MS) {
             Some(left) => {
                 self.content = left;
@@ -45,14 +46,14 @@ impl Budget {
 
     fn is_full(&self, now: Now) -> bool {
         let passed = now.mono_ms.saturating_sub(self.at);
-        self.content.saturating_add(passed.saturating_mul(self.per_minute)) >= self.most
+        self.content.saturating_add(passed.saturating_mul(self.per_minute)) >= self.capacity
     }
 }
 
 /// The budgets of one credential.
 #[derive(Debug)]
 pub struct Budgets {
-    /// What the credentials file says about them.
+    /// The limits that the credentials file sets.
     pub rate: Rate,
     pub calls: Budget,
     pub prompts: Budget,
@@ -69,13 +70,14 @@ impl Budgets {
         }
     }
 
-    /// Whether nothing was taken lately: a new one would be the same.
+    /// Whether nothing was taken lately, so that new budgets would be the same.
     pub fn is_full(&self, now: Now) -> bool {
         self.calls.is_full(now) && self.prompts.is_full(now)
     }
 }
 
-/// Wrong credentials, counted per address and in all. An IPv6 address stands for its /64 network, which one client may have whole.
+/// Wrong credentials, counted per address and in all. An IPv6 address is counted as its /64 network, because one client may have all
+/// addresses of that.
 #[derive(Debug, Default)]
 pub struct WrongAttempts {
     addresses: HashMap<IpAddr, Budget>,
@@ -83,7 +85,7 @@ pub struct WrongAttempts {
 }
 
 impl WrongAttempts {
-    /// Counts one. If there were too many, says in how many milliseconds the next one is answered.
+    /// Counts one. If there were too many, returns the time in milliseconds until the next one is answered.
     pub fn count(&mut self, address: Option<IpAddr>, now: Now) -> Option<u64> {
         let all = self.all.get_or_insert_with(|| Budget::new(WRONG_IN_ALL, WRONG_IN_ALL, now));
         let in_all = all.take(now).err();
@@ -137,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_says_about_waiting_is_exact() {
+    fn a_budget_has_one_after_exactly_the_time_that_it_names() {
         for per_minute in [1, 7, 60, 1_000] {
             let mut budget = Budget::new(per_minute, 1, at(0));
             assert_eq!(budget.take(at(0)), Ok(()));

@@ -1,4 +1,5 @@
-//! Subjects that a proxy names by a signed token. The keys of its issuer are fetched by the shell.
+//! Subjects that an identity provider names by signed tokens (JWT), which a proxy adds to requests. The shell fetches the keys of the
+//! provider.
 
 use crate::base::clock::Now;
 use crate::base::http::Request;
@@ -12,7 +13,7 @@ use crate::task::access::token::Hash;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Whose tokens are accepted, and in which header field.
+/// Which tokens are accepted, and in which header field.
 #[derive(Clone, Debug)]
 pub struct IdentitySetup {
     pub header: String,
@@ -22,7 +23,7 @@ pub struct IdentitySetup {
 pub(in crate::core) struct IdentityProvider {
     setup: IdentitySetup,
     keys: Vec<Key>,
-    /// Until when the keys may be used, and when they were last asked for, in monotonic milliseconds.
+    /// Until when the keys may be used, and when they were last requested, in monotonic milliseconds.
     usable_until: u64,
     asked_at: Option<u64>,
     /// Why there are no keys.
@@ -38,7 +39,7 @@ impl IdentityProvider {
         IdentityProvider { setup, keys, usable_until: 0, asked_at: None, problem, remembered }
     }
 
-    /// The token of a request, in its own header field.
+    /// The token of a request, in the header field for it.
     pub fn token<'a>(&self, request: &'a Request) -> Option<&'a str> {
         let value = request.headers.get(&self.setup.header)?;
         let bearer = value.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
@@ -50,7 +51,7 @@ impl IdentityProvider {
         self.problem.as_deref()
     }
 
-    /// Whom the credential of a verified token names, with the rights that it has by the rules.
+    /// The principal of the credential that a verified token has become, with the rights that the rules give it.
     pub fn principal_of(&self, credential: &str) -> Option<Principal> {
         self.setup.rules.principal_of(credential.strip_prefix(jwt::CREDENTIAL)?)
     }
@@ -79,7 +80,8 @@ impl IdentityProvider {
 }
 
 impl Core {
-    /// Who a token names, if it is valid. An unknown key may be a new one, so the keys are fetched again, once a minute at most.
+    /// The principal that a token names, if it is valid. A token signed with an unknown key may be signed with a new one, so the keys are
+    /// fetched again, once a minute at most.
     pub(in crate::core) fn identify_token(&mut self, token: &str, now: Now) -> Option<Arc<Principal>> {
         let identity = self.access.identity.as_mut()?;
         match identity.verify(token, now) {
@@ -94,7 +96,7 @@ impl Core {
         }
     }
 
-    /// Has the keys fetched.
+    /// Requests the keys from the shell.
     pub(in crate::core) fn fetch_keys(&mut self, now: Now) {
         if let Some(identity) = &mut self.access.identity {
             identity.asked_at = Some(now.mono_ms);
@@ -102,14 +104,14 @@ impl Core {
         }
     }
 
-    /// The keys were fetched, and may be used for so many milliseconds.
+    /// The keys were fetched, with the time in milliseconds for which they may be used.
     pub(in crate::core) fn keys_fetched(&mut self, fetched: Result<(Vec<Key>, u64), String>, now: Now) {
         let Some(identity) = &mut self.access.identity else {
             return;
         };
         let next = match fetched {
             Ok((keys, keep_ms)) => {
-                // What an old key has signed is checked again.
+                // Tokens that an old key has signed are verified again.
                 if identity.keys != keys {
                     identity.remembered.clear();
                 }
@@ -141,7 +143,7 @@ mod tests {
         let mut test = TestCore::new();
         let setup = IdentitySetup { header: "x-token".into(), rules: rules() };
         test.core.access.identity = Some(IdentityProvider::new(setup));
-        // Within the time that the tokens of these tests are valid.
+        // The tokens of these tests are valid at this time.
         test.now.unix_ms = 1_800_000_000_000;
         test
     }
@@ -179,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_source_known_keys_are_used_until_they_are_too_old() {
+    fn known_keys_are_used_until_they_are_too_old_if_no_new_ones_can_be_fetched() {
         let mut test = core();
         let issuer = Issuer::new("1");
         let token = issuer.token(&claims());

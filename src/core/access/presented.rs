@@ -1,18 +1,18 @@
-//! The credential that a request shows, in one of the forms that clients have for it. A secret in the address is never read: addresses
-//! are logged and remembered.
+//! The credential that a request presents, in one of several header fields. A secret in the query of the URL is never read, because URLs are
+//! logged and kept in histories.
 
 use crate::base::http::Request;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-/// What a request shows.
+/// The credential that a request presents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Presented {
     Nothing,
     Token(String),
     /// A ticket, which a web page shows to open a socket.
     Ticket(String),
-    /// `Basic`: the name has to be the credential's id.
+    /// `Authorization: Basic`: the user name has to be the credential's id, and the password is the token.
     Basic {
         id: String,
         token: String,
@@ -48,7 +48,7 @@ impl Presented {
     }
 }
 
-/// A header of a scheme that is not known shows a token that no credential has.
+/// The credential of an `Authorization` field. An unknown scheme is read as a token that no credential has.
 fn authorization(value: &str) -> Presented {
     let (scheme, rest) = value.split_once(' ').unwrap_or((value, ""));
     let rest = rest.trim();
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_a_wrong_credential_and_not_none() {
+    fn an_invalid_authorization_is_a_wrong_credential_and_not_none() {
         for value in ["Bearer", "Basic", "Basic !", "Basic YQ==", "Digest x", ""] {
             assert_eq!(shown(&[("Authorization", value)]), Ok(Presented::Token(String::new())), "{value}");
         }

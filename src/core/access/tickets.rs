@@ -1,4 +1,4 @@
-//! Tickets are issued to whoever shows a credential, and each of them opens one socket.
+//! Tickets: a client with a credential gets one, and a web page opens one WebSocket with it.
 
 use crate::a2a;
 use crate::base::clock::Now;
@@ -17,15 +17,15 @@ use serde_json::json;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The only path at which a ticket is shown.
+/// The only path at which a ticket is accepted.
 const PATH: &str = "/ws";
 
-/// Tickets that were shown: their nonces, and until when each would be valid.
+/// Tickets that were used: the nonce of each, and when it expires, in Unix milliseconds.
 #[derive(Default)]
 pub(in crate::core) struct UsedTickets(HashMap<String, u64>);
 
 impl UsedTickets {
-    /// Notes that a ticket was shown. False if it was shown before, or if no more can be remembered.
+    /// Notes that a ticket was used. False if it was used before, or if no more can be remembered.
     pub(super) fn note(&mut self, ticket: &Ticket, now: Now) -> bool {
         self.0.retain(|_, expires| now.unix_ms < *expires);
         self.0.len() < TICKETS && self.0.insert(ticket.nonce.clone(), ticket.expires).is_none()
@@ -37,13 +37,13 @@ impl Access {
         self.known.get(id).or_else(|| self.environment.as_ref().filter(|_| id == ENVIRONMENT))
     }
 
-    /// What tickets of a principal are signed with.
+    /// The key that signs tickets of a principal.
     fn ticket_key(&self, principal: &Principal) -> TicketKey {
         let known = principal.credential.as_deref().and_then(|id| self.credential(id));
         known.map_or_else(|| self.process_key.clone(), |known| TicketKey::of_credential(&known.hash, &known.principal))
     }
 
-    /// The principal of a ticket that is shown for the first time. The error is that of a ticket from another page.
+    /// The principal of a valid ticket that is used for the first time. The error is for a ticket that was issued to another origin.
     pub(super) fn redeem(&mut self, text: &str, request: &Request, now: Now) -> Result<Option<Verified>, Fault> {
         let Some(unchecked) = Unchecked::read(text).filter(|_| request.path == PATH) else {
             return Ok(None);

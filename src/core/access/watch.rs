@@ -1,5 +1,4 @@
-//! Changes of the credentials file, and what they end: the requests, streams and sockets of credentials that were revoked, changed or
-//! have expired.
+//! Changes of the credentials file. They end the requests, streams and sockets of credentials that were revoked or changed or have expired.
 
 use crate::a2a;
 use crate::base::clock::Now;
@@ -19,8 +18,8 @@ use serde_json::json;
 use std::sync::Arc;
 
 impl Core {
-    /// Somebody connects: from now on the credentials file is looked at now and then. If nobody was connected for a while, requests
-    /// wait until it was.
+    /// A client has connected: the credentials file is checked for changes at intervals from now on. If nobody was connected for a while,
+    /// requests wait for the first check.
     pub(in crate::core) fn watch_credentials(&mut self, now: Now) {
         let access = &mut self.access;
         if access.mode == Mode::Local || access.is_watched {
@@ -35,31 +34,33 @@ impl Core {
         self.check_credentials_file();
     }
 
-    /// The operator wants the credentials file looked at now.
+    /// Checks the credentials file at once, because the operator has asked for that (SIGHUP).
     pub(in crate::core) fn reload_credentials(&mut self) {
         if self.access.mode == Mode::Token {
             self.check_credentials_file();
         }
     }
 
-    /// Has the credentials file looked at.
+    /// Requests a check of the credentials file from the shell.
     pub(in crate::core) fn check_credentials_file(&mut self) {
         self.out.push(Out::ReadCredentials);
     }
 
-    /// Whether requests wait until the credentials file was looked at.
+    /// Whether requests wait until the credentials file was checked.
     pub(in crate::core) fn waits_for_credentials(&self) -> bool {
         self.access.is_outdated
     }
 
-    /// The credentials file was looked at: None if it is as before.
+    /// The credentials file was checked. None: it has not changed.
     pub(in crate::core) fn credentials_read(&mut self, read: Option<Result<CredentialsFile, String>>, now: Now) {
         self.access.checked_at = now.mono_ms;
         match read {
             None => {}
             Some(Err(why)) => {
                 if self.access.problem.as_ref() != Some(&why) {
-                    let text = format!("the credentials file was changed and is not used, the former ones hold: {why}");
+                    let text = format!(
+                        "the credentials file was changed and is not used; the former credentials stay valid: {why}"
+                    );
                     self.out.push(Out::warning(text));
                 }
                 self.access.problem = Some(why);
@@ -93,7 +94,8 @@ impl Core {
             self.timers.arm(now.mono_ms + CREDENTIALS_CHECK_MS, Timer::Credentials);
         }
     }
-    /// Serves a request, after the credentials file was looked at if it may have changed unnoticed. Public requests never wait.
+
+    /// Serves a request. If the credentials file may have changed unnoticed, the request waits for its check. Public requests never wait.
     pub(in crate::core) fn serve_when_known(&mut self, key: Key, request: Box<Request>, now: Now) {
         if !self.waits_for_credentials() || guard::is_public(&request) {
             return self.serve(key, *request, now);
@@ -104,7 +106,7 @@ impl Core {
         }
     }
 
-    /// The credentials file was looked at: the request of a connection that waited for it is served.
+    /// The credentials file was checked: serves the request of a connection that waited for that.
     fn resume_request(&mut self, key: Key, now: Now) {
         let Some(conn) = self.connections.get_mut(key) else {
             return;
@@ -135,7 +137,7 @@ impl Core {
         }
     }
 
-    /// The secret before the last rotation of a credential was shown.
+    /// Audits that the secret of a credential before the last rotation was used, once until the file changes.
     pub(super) fn note_former(&mut self, principal: &Principal, now: Now) {
         let Some(id) = principal.credential.as_ref().filter(|id| !self.access.former_used.contains(*id)) else {
             return;
@@ -146,7 +148,7 @@ impl Core {
         self.audit(&Entry::new(Kind::Credentials, who, What::default().with("former", json!(id))), now);
     }
 
-    /// What a client has shown is valid until then.
+    /// Arms the timer for a credential that expires at this time.
     pub(super) fn watch_end(&mut self, until: u64, now: Now) {
         let at = now.mono_ms + until.saturating_sub(now.unix_ms);
         if self.access.end_armed.is_none_or(|armed| at < armed) {
@@ -155,7 +157,7 @@ impl Core {
         }
     }
 
-    /// Ends what clients do whose credential has expired, or the former secret of a credential that they have shown.
+    /// Ends the requests, streams and sockets of clients whose credential, or former secret, has expired.
     pub(in crate::core) fn end_expired(&mut self, now: Now) {
         self.access.end_armed = self.access.end_armed.filter(|armed| *armed > now.mono_ms);
         let mut expired = Vec::new();
@@ -177,7 +179,7 @@ impl Core {
         }
     }
 
-    /// Ends the requests, streams and sockets of a credential. The tasks go on.
+    /// Ends the requests, streams and sockets of a credential. The tasks continue.
     fn end_connections_of(&mut self, id: &Arc<str>, change: Change, now: Now) {
         let is_of = |principal: &Principal| principal.credential.as_ref() == Some(id);
         let affected = self.connections.iter().filter(|(_, conn)| {
@@ -195,9 +197,9 @@ impl Core {
         }
     }
 
-    /// Ends what the client of a connection may no longer do. What it has asked for and was not begun is not carried out.
+    /// Ends the request, stream or socket of a connection. Calls that wait and have not begun are not carried out.
     fn end_access(&mut self, key: Key, code: u16, reason: &str, now: Now) {
-        // A request whose body is being read is answered, and is in the access log.
+        // A request whose body is being read is answered and logged too.
         let head = self.connections.get(key).filter(|conn| conn.is_reading_body()).and_then(|conn| conn.head());
         if let Some(head) = head {
             self.begin_exchange(key, &head, now);

@@ -1,3 +1,5 @@
+//! Computations that workers carry out, and the limits above which they do.
+
 use super::*;
 use crate::a2a::{Dialect, sample};
 use crate::base::id::TaskId;
@@ -318,5 +320,5 @@ fn a_prompt_that_cannot_be_stored_is_refused() {
     test.compute();
     let text = test.take(key);
     assert!(text.contains("cannot be stored"), "{text:.500}");
-    assert_eq!(test.core.tasks.len(), 0, "nothing was said");
+    assert_eq!(test.core.tasks.len(), 0, "no task was created");
 }

@@ -20,8 +20,8 @@ impl Core {
         self.accepts() && (!connections.is_full(limits) || connections.iter().any(|(_, conn)| conn.gives_way(now)))
     }
 
-    /// Whether a connection that was accepted is kept. If not it is to be closed at once, without an answer: its peer may have
-    /// thousands of them. Connections that give way to it are closed in the same turn.
+    /// Whether a connection that was accepted is kept. If not, the caller closes it at once, without an answer: its peer may open thousands
+    /// of them. Idle connections that are closed for it are closed in the same turn.
     pub fn keeps(&mut self, peer: Peer, now: Now) -> bool {
         let peer = self.access.peer(Link::Tcp, peer);
         let limits = &self.settings.limits;
@@ -47,7 +47,7 @@ impl Connections {
         self.slots.len() >= limits.connections
     }
 
-    /// A few connections on which nothing is under way: those of other users first, then those that wait longest.
+    /// A few connections that may be closed for new ones: those of other users first, then those that have waited longest.
     fn giving_way(&self, limits: &Limits, now: Now) -> Vec<Key> {
         let idle = self.slots.iter().filter(|(_, conn)| conn.gives_way(now));
         let mut idle: Vec<_> = idle.map(|(key, conn)| (rank(conn.peer), conn.waits(), key)).collect();
@@ -57,6 +57,7 @@ impl Connections {
     }
 }
 
+/// Connections of a lower rank are closed first.
 fn rank(peer: Peer) -> u8 {
     match peer {
         Peer::Stranger | Peer::OtherUser | Peer::Gone | Peer::Anybody => 0,
@@ -108,7 +109,7 @@ mod tests {
         test.turns();
         assert_eq!(test.notices.len(), 1, "the log is not told of each: {:?}", test.notices);
         assert!(test.notices[0].contains("other users of this machine have 3 connections open"));
-        // What they may see they can see.
+        // Public paths are served.
         assert!(answered(&mut test, strangers[0]).starts_with("HTTP/1.1 200"));
         for _ in 0..7 {
             let key = connect(&mut test, Peer::SameUser).expect("the user's own share");

@@ -13,14 +13,14 @@ use crate::wire::uri::{self, Origin};
 /// For how many seconds a browser may cache a preflight response. Short, because a restarted server may allow other origins.
 const REMEMBERED_S: u32 = 600;
 
-/// What pages may read of our answers beside what every page may.
+/// The response headers that pages of allowed origins may read beside those that every page may.
 const EXPOSED: &str = "A2A-Extensions, X-A2A-Extensions, X-Total-Count, ETag, X-Request-Id";
 
-/// Answers differ by the page they are for.
+/// Responses differ by the origin that they are for.
 const VARY: &str = "Vary";
 const ORIGIN: &str = "Origin";
 
-/// The names this server answers to.
+/// The host names and origins that this server accepts in requests.
 #[derive(Clone, Debug, Default)]
 pub struct HostPolicy {
     /// Host names beside the loopback ones, lower case.
@@ -48,7 +48,7 @@ impl HostPolicy {
     /// The Host list holds on Unix sockets too: no name leads to one, but `ssh -L 8080:/run/…/x.sock` puts a TCP port in front of
     /// it, and behind that may be a browser on another machine. For the same reason no page may use it at all.
     pub fn check(&self, request: &Request, link: Link, mode: Mode) -> Result<(), Fault> {
-        // Whoever shows a credential means this server, whatever it calls it.
+        // In the mode `token` a request with a credential is meant for this server, whatever its Host says.
         let is_known_otherwise = mode == Mode::Token && link != Link::Unix;
         if !is_known_otherwise && !is_probe(request) {
             self.check_host(request)?;
@@ -122,8 +122,8 @@ impl HostPolicy {
 
     /// `Vary: Origin` for cacheable responses without CORS headers, so that a cache does not serve them to an allowed origin.
     pub fn vary_header(&self, request: &Request) -> Option<(&'static str, String)> {
-        let told = self.origins.is_empty() || self.allowed_origin(request).is_some();
-        (!told).then(|| (VARY, ORIGIN.to_owned()))
+        let is_needed = !self.origins.is_empty() && self.allowed_origin(request).is_none();
+        is_needed.then(|| (VARY, ORIGIN.to_owned()))
     }
 
     /// Whether the request is for a name of this server.
@@ -197,12 +197,12 @@ fn is_of_a_proxy(name: &str) -> bool {
     matches!(name, "forwarded" | "via") || name.starts_with("x-forwarded-")
 }
 
-/// What monitors ask, under whatever name they know this machine by. The answers say nothing that a page could use.
+/// The paths of health probes. Monitors may use any Host; the answers contain nothing that a web page could use.
 fn is_probe(request: &Request) -> bool {
     matches!(request.method, Method::Get | Method::Head) && matches!(request.path.as_str(), "/live" | "/ready")
 }
 
-/// What other users may read: probes, health and the card.
+/// Whether every peer may read it: probes, health and the agent card.
 pub fn is_public(request: &Request) -> bool {
     is_card(request)
         || is_probe(request)
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn only_pages_that_are_let_in_may_read() {
+    fn only_allowed_origins_get_cors_headers() {
         let host_policy =
             HostPolicy { origins: vec!["http://localhost:5173".into()], ports: vec![41242], ..HostPolicy::default() };
         let page = |origin| host_policy.allowed_origin(&request(Method::Get, "/", &[("Origin", origin)]));
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unidentified_peer_gets_the_reason_and_what_to_do() {
+    fn the_error_for_an_unidentified_peer_says_what_to_do() {
         let host_policy = HostPolicy { socket: Some("/run/x.sock".into()), ..HostPolicy::default() };
         assert!(host_policy.unclear(Link::Tcp).ends_with("has ended, or connect over the Unix socket /run/x.sock."));
         assert!(host_policy.unclear(Link::Unix).ends_with("from the process that connects, while it runs."));

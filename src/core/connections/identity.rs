@@ -1,9 +1,9 @@
-//! Peers that may be tools of the agent. Such a connection may read at once. Its first request that does more waits in the
-//! connection until the shell has found out which process is at the other end, which is asked once per connection. A refused client
-//! gets the reason and what to do, the refusal is logged, and health counts refusals.
+//! Identification of peers that may be tools of the agent. Such a connection may read at once. Its first request that does more waits in
+//! the connection until the shell has found out which process is at the other end, once per connection. A refused client gets the reason
+//! and what to do, the refusal is logged, and `/health` counts refusals.
 //!
-//! A refused connection is closed: the tools that made its peer doubtful may end, and a client that keeps connections would be
-//! refused on this one for ever.
+//! A refused connection is closed. The tools because of which its peer could not be identified may end, and then another connection is
+//! served, but this one would be refused for ever.
 
 use crate::a2a;
 use crate::base::clock::Now;
@@ -17,19 +17,20 @@ use crate::core::{Core, Out};
 use crate::task::audit::Kind;
 use crate::task::fault::{Fault, FaultKind};
 
-/// What was found out about the process behind a connection.
+/// The process behind a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Identity {
-    /// Of the user who runs this server, and no tool's.
+    /// A process of the user who runs this server, and no tool's.
     SameUser,
-    /// Started by a tool, of this server or of another one.
+    /// It was started by a tool, of this server or of another one.
     Tool,
     /// It was not found, or its parents could not be read: it may be a tool's.
     Unclear,
+    /// A process of another user, or on another machine.
     Stranger,
-    /// It connected from this machine and has gone.
+    /// A process of this machine that has ended.
     Gone,
-    /// Nothing could be found out now.
+    /// It could not be looked for now.
     Unavailable(String),
 }
 
@@ -41,24 +42,24 @@ const STRANGER: &str = "Only processes of the user who runs this server may use 
 #[derive(Default)]
 pub(in crate::core) struct Refusals {
     count: u64,
-    /// How many the log has been told of, and when, in monotonic milliseconds.
-    told: u64,
-    told_at: Option<u64>,
+    /// How many of them the log has, and when the last one was logged, in monotonic milliseconds.
+    logged: u64,
+    logged_at: Option<u64>,
 }
 
 impl Refusals {
-    /// Counts one; gives the line for the log if the last one is long enough ago.
+    /// Counts one. Returns a line for the log, unless one was logged within the last `pause_ms`.
     fn count(&mut self, why: &str, pause_ms: u64, now: Now) -> Option<String> {
         self.count += 1;
-        if self.told_at.is_some_and(|told| now.mono_ms < told + pause_ms) {
+        if self.logged_at.is_some_and(|logged| now.mono_ms < logged + pause_ms) {
             return None;
         }
-        let more = match self.count - self.told {
+        let more = match self.count - self.logged {
             1 => String::new(),
-            count => format!(" ({count} connections since this was last said)"),
+            count => format!(" ({count} connections since the last such line)"),
         };
-        self.told = self.count;
-        self.told_at = Some(now.mono_ms);
+        self.logged = self.count;
+        self.logged_at = Some(now.mono_ms);
         Some(format!("refused a connection{more}: {why}"))
     }
 }
@@ -71,7 +72,7 @@ impl Connections {
 }
 
 impl Core {
-    /// Lets a request wait until it is known whose connection it came over.
+    /// Keeps a request until the process behind its connection is identified.
     pub(in crate::core) fn identify(&mut self, key: Key, request: Request) {
         if let Some(conn) = self.connections.get_mut(key) {
             conn.waiting = Some(Box::new(request));
@@ -92,7 +93,7 @@ impl Core {
         let why = match identity {
             Identity::SameUser => {
                 conn.peer = Peer::SameUser;
-                // It may have been nobody before its process was known.
+                // Before the process was known, the sender may have been unauthenticated.
                 conn.principal = conn.principal.take().filter(|principal| !principal.is_nobody());
                 self.serve(key, *request, now);
                 return self.read_on(key, now);
@@ -127,7 +128,7 @@ impl Core {
         self.answer_last(key, &request, &fault, now);
     }
 
-    /// Refuses a request of another user, or of a peer that is gone.
+    /// Refuses a request of another user, or of a peer whose process has ended.
     pub(in crate::core) fn refuse_peer(&mut self, key: Key, request: &Request, now: Now) {
         let is_gone = self.connections.get(key).is_some_and(|conn| conn.peer == Peer::Gone);
         let (why, kind, reason, label) = match is_gone {
@@ -141,7 +142,7 @@ impl Core {
         self.answer(key, &a2a::fault(&self.form_at(key, &request.path), &fault), now);
     }
 
-    /// Counts a peer once, however often it asks.
+    /// Counts a refused connection once, however many requests it sends.
     pub(in crate::core) fn count_refused(&mut self, key: Key, why: &str, now: Now) {
         let Some(conn) = self.connections.get_mut(key).filter(|conn| !conn.refused) else {
             return;
@@ -196,7 +197,7 @@ mod tests {
             Client { test, key }
         }
 
-        /// Sends, and gives what is to be found out and what the log is told.
+        /// Sends bytes. Returns how often the process is to be identified, and the lines for the log.
         fn send(&mut self, bytes: &str) -> (usize, Vec<String>) {
             self.test.core.received(self.key, bytes.as_bytes(), self.test.now);
             self.outs()
@@ -208,19 +209,19 @@ mod tests {
         }
 
         fn outs(&mut self) -> (usize, Vec<String>) {
-            let (mut asked, mut told, mut rest) = (0, Vec::new(), Vec::new());
+            let (mut asked, mut logged, mut rest) = (0, Vec::new(), Vec::new());
             for out in std::mem::take(&mut self.test.core.out) {
                 match out {
                     Out::Identify { conn } => {
                         assert_eq!(conn, self.key);
                         asked += 1;
                     }
-                    Out::Log { text, .. } => told.push(text),
+                    Out::Log { text, .. } => logged.push(text),
                     other => rest.push(other),
                 }
             }
             self.test.core.out = rest;
-            (asked, told)
+            (asked, logged)
         }
 
         /// The status line of what waits for the peer, which it takes.
@@ -232,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_doubtful_peer_reads_at_once_and_waits_with_everything_else() {
+    fn a_peer_that_may_be_a_tool_reads_at_once_and_waits_with_everything_else() {
         let mut client = Client::new(Peer::MaybeTool);
         client.send(GET);
         client.test.turns();
@@ -278,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn of_whom_nothing_is_known_sees_only_what_everybody_may() {
+    fn a_peer_of_an_unknown_user_may_read_only_public_paths_at_once() {
         let mut client = Client::new(Peer::OwnerUnknown);
         assert_eq!(client.send("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n").0, 0);
         assert!(client.answer().starts_with("HTTP/1.1 200"));
@@ -316,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_refusal_is_logged_and_then_some_from_time_to_time() {
+    fn the_first_refusal_is_logged_and_later_ones_at_intervals() {
         let mut client = Client::new(Peer::Stranger);
         let limit = client.test.limits.refusal_log_ms;
         let refused = |client: &mut Client| {

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reader_that_is_always_behind_keeps_little() {
+    fn the_buffer_of_a_reader_that_is_always_behind_stays_small() {
         let mut output = OutputBuffer::default();
         output.write(|out| out.extend_from_slice(&[0; 100]));
         for _ in 0..10_000 {
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_in_comes_out_in_order_whatever_the_socket_takes() {
+    fn bytes_are_written_in_order_however_few_the_socket_accepts() {
         for step in 1..200 {
             let mut output = OutputBuffer::default();
             let mut expected = Vec::new();

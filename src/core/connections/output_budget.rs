@@ -18,7 +18,7 @@ use crate::limits::Limits;
 use crate::task::call::Call;
 use crate::task::fault::{Fault, FaultKind};
 
-/// How many bytes wait for all peers, and whether the timer that looks at them is armed.
+/// The memory of all connections, and whether the timer is armed that closes stalled ones.
 #[derive(Default)]
 pub(in crate::core) struct OutputBudget {
     pub bytes: usize,
@@ -26,7 +26,7 @@ pub(in crate::core) struct OutputBudget {
 }
 
 impl Connections {
-    /// Counts what waits for a connection now, and what is held of its requests.
+    /// Updates the sum after the memory of a connection may have changed.
     pub(in crate::core) fn count_memory(&mut self, key: Key, limits: &Limits) {
         if let Some(conn) = self.slots.get_mut(key) {
             let memory = conn.memory(limits);
@@ -35,7 +35,7 @@ impl Connections {
         }
     }
 
-    /// The connections whose peers take nothing, or have not sent all of something long; the largest last.
+    /// The connections whose peers accept no output or have not sent all of a long request; the largest last.
     fn stalled(&self, limits: &Limits, now: Now) -> Vec<(usize, Key)> {
         let stalled = self
             .slots
@@ -58,7 +58,7 @@ impl Core {
         self.used_memory() > self.settings.limits.output_bytes_total
     }
 
-    /// Whether there is memory for so many more bytes. Idle tasks but `kept` are unloaded for it.
+    /// Whether there is memory for this many more bytes. Idle tasks but `kept` are unloaded to make room.
     pub(in crate::core) fn has_memory(&mut self, bytes: usize, kept: Option<&TaskId>) -> bool {
         let most = self.settings.limits.output_bytes_total;
         let wanted = self.used_memory() + bytes;
@@ -69,7 +69,7 @@ impl Core {
         self.used_memory() + bytes <= most
     }
 
-    /// Why a call has to come later, or never: it may have a long answer, or it continues a long task.
+    /// The error for a call for which there is no memory now, or never: its answer may be long, or it continues a long task.
     pub(in crate::core) fn lack_of_memory(&mut self, call: &Call) -> Option<Fault> {
         let Needs { task, answer, .. } = Needs::of(call);
         let needed = self.memory_for(call);
@@ -103,7 +103,7 @@ impl Core {
         }
     }
 
-    /// Refuses a peer that sends something long for which there is no memory.
+    /// Refuses a long request that is being received and for which there is no memory.
     pub(in crate::core) fn refuse_long_input(&mut self, key: Key, now: Now) {
         let limits = &self.settings.limits;
         let is_long = self.connections.get(key).is_some_and(|conn| conn.held(limits) > limits.head_bytes);

@@ -1,5 +1,5 @@
-//! WebSockets: connections that follow tasks and send requests. What a socket follows are subscriptions that end with the socket;
-//! its messages are dispatched as every other request. Several sockets of one session read the same log.
+//! WebSockets: connections that follow tasks and send requests. A socket follows tasks by subscriptions, which end with the socket; its
+//! messages are dispatched like all other requests. Sockets that follow the same task read the same log.
 
 use crate::a2a::acp::{self, FirstMessage};
 use crate::a2a::{self, Binding, Decoded, Dialect, Ends, Form, Unaddressed};
@@ -24,27 +24,27 @@ use crate::task::message::Source;
 use crate::wire::ws;
 use std::collections::HashSet;
 
-/// Where a socket begins to read.
+/// Where a socket begins to read a log.
 #[derive(Clone, Copy)]
 enum Start {
     Now,
     After(Seq),
-    /// Behind a position that is not in this log.
+    /// The client named a position that is not in this log.
     Elsewhere,
 }
 
 impl Start {
-    fn at(place: Option<LogPosition>, task: &TaskId) -> Start {
-        match place {
+    fn at(position: Option<LogPosition>, task: &TaskId) -> Start {
+        match position {
             None => Start::Now,
-            Some(place) if place.task.as_ref().is_none_or(|named| named == task) => Start::After(place.seq),
+            Some(position) if position.task.as_ref().is_none_or(|named| named == task) => Start::After(position.seq),
             Some(_) => Start::Elsewhere,
         }
     }
 }
 
 impl Core {
-    /// Checks the upgrade request, and keeps what its response needs.
+    /// Checks the upgrade request, and keeps the fields of its response.
     pub(in crate::core) fn prepare_upgrade(
         &mut self,
         key: Key,
@@ -71,12 +71,12 @@ impl Core {
         }
     }
 
-    /// The connection becomes a socket and follows what was asked for.
+    /// Makes the connection a socket, which follows what the client has asked for.
     pub(in crate::core) fn join(&mut self, caller: &Caller, join: Join, now: Now) -> Result<(), Fault> {
         let key = caller.conn;
         self.room_for_sub(None)?;
         let mut join = join;
-        // Whoever may not begin a session follows the one that somebody else begins.
+        // A client that may not begin a session follows the next one that another client begins.
         let begins = caller.principal.rights.has(Right::Prompt) || self.live_session(caller).is_some();
         if join.follow == Follow::Session && !begins {
             join.follow = Follow::NextSession;
@@ -118,7 +118,7 @@ impl Core {
         Ok(())
     }
 
-    /// A client that has agreed on nothing is greeted after its first message, which may say what it speaks, or a moment later.
+    /// Greets a client that has agreed on no sub-protocol after its first message, which may choose the dialect, or after a moment.
     fn hold_greeting(&mut self, key: Key, now: Now) {
         let socket = self.connections.get_mut(key).and_then(|conn| conn.socket_mut());
         if let Some(socket) = socket.filter(|socket| socket.caller.form.dialect == Dialect::SESSION) {
@@ -127,7 +127,7 @@ impl Core {
         }
     }
 
-    /// The greeting waits no longer.
+    /// Sends a socket its first frames, which have waited for its first message.
     pub(in crate::core) fn greet(&mut self, key: Key) {
         let Some(conn) = self.connections.get_mut(key) else {
             return;
@@ -138,8 +138,8 @@ impl Core {
         }
     }
 
-    /// The first message of a client that has agreed on nothing: it may be one of an editor, which may be slow and greeted already.
-    /// Returns whether the message is to be processed.
+    /// The first message of a client that has agreed on no sub-protocol. If it is `initialize`, the client is an editor, which may have been
+    /// greeted already. Returns whether the message is to be processed.
     pub(in crate::core) fn first_message(&mut self, key: Key, text: &str) -> bool {
         let socket = self.connections.get_mut(key).and_then(|conn| conn.socket_mut());
         let Some(socket) = socket.filter(|socket| socket.is_undecided) else {
@@ -180,22 +180,22 @@ impl Core {
             from => from,
         };
         let start = (socket.caller.form.dialect.binding == Binding::Native).then_some(Seq(0));
-        let (cursor, told) = match from {
+        let (cursor, gets_snapshot) = match from {
             Start::After(seq) => (seq, false),
             Start::Now => (start.unwrap_or(state.seq), start.is_none() && loaded.is_open()),
             Start::Elsewhere => (start.unwrap_or(state.seq), start.is_none()),
         };
-        let first = told.then_some(First { seq: state.seq, body: FirstBody::Encoding, last: false });
+        let first = gets_snapshot.then_some(First { seq: state.seq, body: FirstBody::Encoding, last: false });
         let mut sub = self.sub(&socket.caller, task, cursor, until);
         sub.role = role;
         sub.first = first;
-        if let Some(key) = self.subscribe(sub).filter(|_| told) {
+        if let Some(key) = self.subscribe(sub).filter(|_| gets_snapshot) {
             self.encode_snapshot(key);
         }
     }
 
-    /// A socket of the native dialect asks for the records of a task. The new subscription replaces the one it has of this task,
-    /// because a record does not say which subscription it belongs to. Returns the role of the new one.
+    /// Removes the subscription that a socket of the native dialect has to a task, because it asks for another one and a record does not
+    /// say which subscription it belongs to. Returns the role of the new one.
     pub(in crate::core) fn replace_subscription(&mut self, key: Key, task: &TaskId) -> Role {
         let subs = self.connections.get(key).map(|conn| conn.subs.clone());
         for key in subs.unwrap_or_default() {
@@ -213,12 +213,12 @@ impl Core {
         Role::Watch
     }
 
-    /// A task changes: sockets that follow every task follow this one from here on.
+    /// A task is about to change: sockets that follow every task follow this one from here on.
     pub(in crate::core) fn follow_all(&mut self, task: &TaskId, now: Now) {
         let Some(loaded) = self.tasks.get(task).filter(|_| !self.readers.followers.is_empty()) else {
             return;
         };
-        // Looked for among the readers of this task: a socket may follow thousands of others.
+        // The readers of the task are searched, not those of the sockets: a socket may follow thousands of tasks.
         let readers = self.readers.among(&loaded.subs).filter(|sub| sub.role == Role::FollowAll);
         let following: HashSet<Key> = readers.map(|sub| sub.conn).collect();
         let sees = |key: &Key| {
@@ -228,7 +228,7 @@ impl Core {
         let missing = self.readers.followers.iter().copied();
         let missing = missing.filter(|key| !following.contains(key) && sees(key));
         let missing: Vec<Key> = missing.collect();
-        // Sockets that were there have seen all of a task that was idle.
+        // These sockets were sent everything of a task that was idle.
         let from = match !loaded.is_open() && loaded.state.seq > Seq(1) {
             true => Start::After(loaded.state.seq),
             false => Start::Now,
@@ -238,7 +238,7 @@ impl Core {
         }
     }
 
-    /// A message came over a socket and was decoded.
+    /// Carries out a message of a socket that was decoded.
     pub(in crate::core) fn message_decoded(&mut self, key: Key, decoded: Decoded, now: Now) {
         let Some(socket) = self.connections.get(key).and_then(|conn| conn.socket()) else {
             return;
@@ -332,7 +332,7 @@ impl Core {
         Ok(task)
     }
 
-    /// Begins a new live session, or makes a task the live session. The task of the last one stays as it is.
+    /// Begins a new live session, or makes a task the live session. The task of the former session is not changed.
     pub(in crate::core) fn renew_session(
         &mut self,
         caller: &Caller,
@@ -359,15 +359,15 @@ impl Core {
         self.answer_session(caller, now)
     }
 
-    /// Whether a client may make a task the session of this subject. The session that all share is not exchanged for a task that they do
-    /// not see.
+    /// Whether a client may make a task the session of this subject. The session that all clients share may only be replaced by a task that
+    /// they see, unless the client is an admin.
     fn may_be_session(&self, principal: &Principal, owner: &Subject, task: &TaskId) -> bool {
         let is_shared = self.settings.shares_session && owner.is_operator();
         let is_seen = self.tasks.known.get(task).is_some_and(|brief| brief.shared);
         !is_shared || is_seen || principal.rights.has(Right::Admin)
     }
 
-    /// Sockets that follow this live session follow this task from now on.
+    /// Makes a task the live session of a subject. Sockets that follow that session follow the task from now on.
     pub(in crate::core) fn set_session(&mut self, owner: Subject, task: &TaskId, now: Now) {
         let sockets = self.connections.iter();
         let sockets = sockets.filter(|(_, conn)| {
@@ -417,9 +417,9 @@ impl Core {
             return;
         };
         let mut follows = conn.subs.iter().filter_map(|sub| self.readers.get(*sub));
-        let place = follows.find(|sub| sub.role == Role::Follow).map(|sub| (&sub.task, sub.cursor));
+        let position = follows.find(|sub| sub.role == Role::Follow).map(|sub| (&sub.task, sub.cursor));
         let follow = conn.socket().map(|socket| &socket.follow);
-        let reason = match (follow, place) {
+        let reason = match (follow, position) {
             (Some(Follow::Session), Some((task, seq))) => {
                 format!("too slow: connect again with ?after={task}:{seq}")
             }
@@ -431,7 +431,7 @@ impl Core {
         self.close_try_later(key, &reason, now);
     }
 
-    /// Closes a socket with a reason; its client may connect again later.
+    /// Closes a socket with a reason and code 1013 (try again later).
     pub(in crate::core) fn close_try_later(&mut self, key: Key, reason: &str, now: Now) {
         let Some(conn) = self.connections.get_mut(key) else {
             return;

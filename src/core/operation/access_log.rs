@@ -1,5 +1,5 @@
-//! The lines of the access log: one JSON object per request, at its end. There is no query and no body in it, and it is as short as a
-//! line of the log has to be.
+//! The lines of the access log: one JSON object per request, written at its end. A line contains no query and no body, and its length is
+//! limited.
 
 use crate::base::clock::rfc3339;
 use crate::base::level::Level;
@@ -50,7 +50,7 @@ impl Object {
 }
 
 impl Entry {
-    /// The line with its end; `project` is the one that traces belong to.
+    /// The line with its line feed; `project` is the Google Cloud project that traces belong to.
     pub fn line(&self, format: LogFormat, project: Option<&str>) -> String {
         let mut line = Object { text: String::with_capacity(512) };
         line.text.push('{');
@@ -85,7 +85,7 @@ impl Entry {
         self.exchange.details.as_ref().map_or("", |details| &details.path)
     }
 
-    /// What Google Cloud's logging understands.
+    /// Adds the fields that Google Cloud Logging interprets.
     fn add_cloud(&self, line: &mut Object, project: Option<&str>) {
         let exchange = &self.exchange;
         let level = match exchange.status {
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn google_cloud_is_told_in_its_own_names() {
+    fn lines_for_google_cloud_have_its_fields() {
         let line = read(&entry("/x").line(LogFormat::Gcp, Some("p-1")));
         assert_eq!(line["severity"], "INFO");
         assert_eq!(line["time"], "2026-03-01T09:30:01.137Z");

@@ -1,5 +1,4 @@
-//! A request and its answer, as operators see them: the access log, the metrics and the request's id. Nothing of it contains a query
-//! or a body.
+//! A request and its answer as the access log and the metrics show them, and the request's id. Queries and bodies are not kept.
 
 use crate::a2a::{Dialect, Route};
 use crate::base::http::{Headers, Method, Request};
@@ -13,7 +12,7 @@ words! {
     pub enum CloseReason {
         /// Everything was sent.
         Done = "done",
-        /// The peer has left, or sent what is no HTTP.
+        /// The peer has disconnected, or sent something that is no HTTP.
         Peer = "peer",
         /// The peer accepted no output.
         Stalled = "stalled",
@@ -28,7 +27,7 @@ words! {
     }
 }
 
-/// What a request became.
+/// How a request was answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Shape {
     /// One answer.
@@ -84,18 +83,18 @@ fn is_valid(id: &str) -> bool {
     (1..=REQUEST_ID_BYTES).contains(&id.len()) && id.chars().all(is_of_id)
 }
 
-/// A request and what has become of it so far.
+/// A request and its answer so far.
 #[derive(Clone, Debug)]
 pub struct Exchange {
     pub id: RequestId,
-    /// When it was complete, in Unix milliseconds, and by the clock of deadlines.
+    /// When the request was complete, in Unix milliseconds and in monotonic milliseconds.
     pub at: u64,
     pub began_ms: u64,
     pub method: Method,
     pub route: Route,
     /// The dialect of an error that is found before the request is decoded.
     pub error_dialect: &'static Dialect,
-    /// Who the request is from, as far as that is known.
+    /// The sender of the request, if it is known.
     pub subject: Option<Box<str>>,
     pub credential: Option<Box<str>>,
     pub call: Option<&'static str>,
@@ -111,7 +110,7 @@ pub struct Exchange {
     pub to: Option<Seq>,
     /// Why a stream or a socket has ended, or why there was no answer.
     pub ended: Option<CloseReason>,
-    /// What only the access log needs.
+    /// Fields that only the access log needs; None if there is none.
     pub details: Option<Box<Details>>,
 }
 

@@ -1,4 +1,4 @@
-//! What operators see of the server: whether it is ready, and what it does. Nothing here decides about tasks or requests.
+//! Readiness, metrics and the access log. Nothing here decides about tasks or requests.
 
 pub mod access_log;
 pub mod exchange;
@@ -13,21 +13,21 @@ use crate::core::operation::metrics::labels::Provider;
 use crate::core::operation::readiness::Delays;
 use crate::core::shutdown::Phase;
 
-/// What operators have chosen.
+/// Settings for operators.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OperationSettings {
     /// A number of this process that makes the ids of its requests unique.
     pub process: u64,
     /// Whether there is an access log.
     pub access_log: bool,
-    /// Who answers model requests.
+    /// The API that answers model requests.
     pub provider: Provider,
 }
 
-/// What is kept for operators.
+/// The state for readiness and metrics.
 #[derive(Default)]
 pub(in crate::core) struct Operation {
-    /// How far the end of the server is.
+    /// The phase of the shutdown.
     pub phase: Phase,
     /// Whether jobs take too long.
     pub delays: Delays,

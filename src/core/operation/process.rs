@@ -1,4 +1,4 @@
-//! What only the shell can measure: the jobs of its lanes, how long the disk takes, what the process takes of the machine.
+//! Figures that only the shell can measure: the jobs of its lanes, the times of the disk, and the resources of the process.
 
 use crate::core::operation::metrics::histogram::{Bounds, Histogram};
 use crate::core::operation::metrics::labels::{BucketOperation, BucketResult};
@@ -50,7 +50,7 @@ impl Default for Timings {
     }
 }
 
-/// What the process takes of the machine.
+/// The resources of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessFigures {
     pub resident_bytes: u64,

@@ -1,4 +1,4 @@
-//! Whether requests should be sent to this server. Everything is known in memory, so the answer waits for nothing.
+//! Health and readiness: whether requests should be sent to this server. Everything is known in memory, so the answer waits for nothing.
 
 use crate::a2a::{self, Unready};
 use crate::base::clock::Now;
@@ -20,14 +20,14 @@ pub struct Delays {
 }
 
 impl Core {
-    /// The state of the server, for people. Whoever may see nothing else sees only whether it is well.
+    /// The report for `/health`. A caller without the right to view tasks sees only whether there is a problem.
     pub(in crate::core) fn health(&self, caller: &Caller, now: Now) -> Response {
         let problem = self.audit_problem().or(self.disk.health.problem()).or(self.access.problem());
         let principal = &caller.principal;
         if !principal.rights.has(Right::View) {
             return a2a::short_health(problem);
         }
-        // What somebody does not see is not counted for him.
+        // Tasks that the caller does not see are not counted.
         let sees = |brief: &Brief| principal.sees(&brief.owner, brief.shared);
         let is_seen = |loaded: &&LoadedTask| principal.sees(&loaded.state.created.owner, loaded.state.created.shared);
         a2a::health(&a2a::HealthReport {
@@ -47,7 +47,7 @@ impl Core {
         !self.disk.health.is_store_broken() && !self.operation.delays.store
     }
 
-    /// Why requests should go elsewhere: everything that is wrong, each once and in a fixed order.
+    /// Why requests should go to another server: every reason, in a fixed order.
     pub(in crate::core) fn unready(&self) -> Vec<Unready> {
         let health = &self.disk.health;
         let is_so = |why: &Unready| match why {
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_is_wrong_is_said_until_it_is_right_again() {
+    fn readiness_names_every_reason_until_it_is_gone() {
         let mut test = TestCore::new();
         assert_eq!(ask(&mut test, "/live"), r#"200 {"live":true}"#);
         assert_eq!(ask(&mut test, "/ready"), r#"200 {"ready":true}"#);

@@ -1,4 +1,4 @@
-//! Follows the requests of connections from their beginning to their end, for the access log.
+//! Records the requests of connections from their beginning to their end, for the access log and the metrics.
 
 use crate::a2a::{Decoded, Form};
 use crate::base::clock::Now;
@@ -20,7 +20,7 @@ use std::sync::Arc;
 const METRICS: &str = "/metrics";
 
 impl Core {
-    /// A request has come.
+    /// Begins the exchange of a request that was received.
     pub(in crate::core) fn begin_exchange(&mut self, key: Key, request: &Request, now: Now) {
         self.operation.now = now;
         self.note_finished(key);
@@ -48,7 +48,7 @@ impl Core {
         }
     }
 
-    /// A request at the listener for metrics, which everybody may read and which has nothing else.
+    /// Serves a request at the listener for metrics. Everybody may read them there, and nothing else is served.
     pub(in crate::core) fn serve_metrics(&mut self, key: Key, request: &Request, now: Now) {
         let form = self.form_at(key, &request.path);
         let mut decoded = match (request.method, request.path.as_str()) {
@@ -60,19 +60,19 @@ impl Core {
             Ok((_, form)) => {
                 let by = Source::new("a monitor", form.dialect.via);
                 let caller = Caller { conn: key, form, by, principal: Arc::new(Principal::nobody()) };
-                // It is refused to nobody.
+                // It is never refused.
                 let _ = self.scrape(&caller);
             }
             Err((fault, form)) => self.refuse(key, &form, &fault, now),
         }
     }
 
-    /// The form of an error for a request of which only the path was looked at.
+    /// The form of an error for a request of which only the path was decoded.
     pub(in crate::core) fn form_at(&self, key: Key, path: &str) -> Form {
         self.connections.get(key).map_or_else(|| Form::at(path), |conn| conn.form_at(path))
     }
 
-    /// Closes a connection for a reason, unless another one is known already.
+    /// Closes a connection for this reason, unless another one was noted.
     pub(in crate::core) fn close_for(&mut self, key: Key, reason: CloseReason, how: Close) {
         if let Some(conn) = self.connections.get_mut(key) {
             conn.set_close_reason(reason);
@@ -80,7 +80,7 @@ impl Core {
         self.close_conn(key, how);
     }
 
-    /// Takes the requests of a connection that have ended.
+    /// Records the requests of a connection that have ended.
     pub(in crate::core) fn note_finished(&mut self, key: Key) {
         let Some(conn) = self.connections.get_mut(key).filter(|conn| !conn.finished.is_empty()) else {
             return;
@@ -90,7 +90,7 @@ impl Core {
         finished.into_iter().for_each(|exchange| self.note_exchange(exchange, address));
     }
 
-    /// A connection was closed.
+    /// Records a connection that was closed, and its last request.
     pub(in crate::core) fn note_closed(&mut self, conn: &mut Conn) {
         conn.finish(CloseReason::Peer);
         self.operation.metrics.close(conn.close_reason());

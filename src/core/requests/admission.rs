@@ -1,5 +1,5 @@
-//! Whether a call may be made: rights, tenant, ownership, limits; and which task it is about. All of it is decided before anything of
-//! the call is done.
+//! Admission of calls: checks rights, tenant, ownership and limits, and finds the task that a call is about. All of it happens before
+//! anything of the call is carried out.
 
 use crate::a2a::Unaddressed;
 use crate::base::clock::Now;
@@ -17,7 +17,7 @@ use crate::task::fault::{Fault, FaultKind};
 pub(super) struct Admitted {
     /// The task that it is about.
     pub(super) task: Option<TaskId>,
-    /// The message answers a question in words, and it is not clear which or how: what to say to that.
+    /// The message answers a question in words, and it is not clear which question or how. The text asks the client again.
     pub(super) unclear: Option<String>,
 }
 
@@ -45,7 +45,7 @@ fn concerns_webhooks(call: &Call) -> bool {
 }
 
 impl Core {
-    /// Checks a call, and finds the task of a message that names none. What a credential is not allowed is audited.
+    /// Checks a call, and finds the task of a message that names none. Refusals for missing rights are audited.
     pub(super) fn admit(&mut self, request: &mut Parked, now: Now) -> Result<Admitted, Fault> {
         let Parked { caller, call, .. } = request;
         self.permit_audited(caller, access::needed(call), now)?;
@@ -73,7 +73,7 @@ impl Core {
         permit(caller, needed).inspect_err(|_| self.audit_refused_call(caller, "right", now))
     }
 
-    /// Whether the task of a call is one that the caller sees, and the call one that it may make for it.
+    /// Checks that the caller sees the task of a call and may make the call for it.
     fn check_owner(&mut self, caller: &Caller, call: &Call, task: Option<&TaskId>, now: Now) -> Result<(), Fault> {
         if let Some(task) = task
             && !self.sees(caller, task)

@@ -1,5 +1,5 @@
-//! Keys for the model API that clients give with their tasks. They are handed to the shell, which keeps them in memory; the log has only
-//! that there was one.
+//! Keys for the model API that clients give with their tasks. They are passed to the shell, which keeps them in memory; the log says only
+//! whether a task has one.
 
 use crate::base::id::TaskId;
 use crate::base::secret::Secret;
@@ -9,7 +9,8 @@ use crate::task::call::Settings;
 use crate::task::fault::Fault;
 
 impl Core {
-    /// The key that a request gives. A task has that of its first message; a later one can only give it again, after a restart.
+    /// The key that a request gives. A task has the key of its first message; later messages can only give it again, because a restart has
+    /// dropped it from memory. A task without a key gets none.
     pub(in crate::core) fn client_key(
         &self,
         task: Option<&TaskId>,
@@ -32,7 +33,7 @@ impl Core {
         Ok((known != Some(false)).then(|| key.clone()))
     }
 
-    /// Gives the key of a task to the shell.
+    /// Passes the key of a task to the shell.
     pub(in crate::core) fn hand_over_key(&mut self, task: &TaskId, key: Option<Secret>) {
         if let Some(key) = key {
             self.out.push(Out::ClientKey { task: task.clone(), key });

@@ -1,4 +1,4 @@
-//! MCP servers that a client names for its task. The log has their names and URLs; the whole of them, with credentials, is only given
+//! MCP servers that a client names for its task. The log has only their names and URLs; their full configuration, with credentials, is passed
 //! to the shell, which keeps it in memory.
 
 use crate::base::id::TaskId;
@@ -12,8 +12,8 @@ use crate::task::fault::{Fault, FaultKind};
 use serde_json::Value;
 
 impl Core {
-    /// The servers that a request names. A task has those of its first message; a later one can only give them again, after a
-    /// restart.
+    /// The servers that a request names. A task has the servers of its first message; later messages can only give the same ones again,
+    /// which a restart has dropped from memory.
     pub(in crate::core) fn named_servers(
         &self,
         caller: &Caller,
@@ -43,7 +43,7 @@ impl Core {
         Ok(named)
     }
 
-    /// Gives the servers of a task to the shell.
+    /// Passes the servers of a task to the shell.
     pub(in crate::core) fn hand_over(&mut self, task: &TaskId, servers: Vec<Server>) {
         if !servers.is_empty() {
             self.out.push(Out::ClientServers { task: task.clone(), servers });

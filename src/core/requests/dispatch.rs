@@ -1,5 +1,5 @@
-//! What each call does to tasks and how it is answered. Every answer that depends on a task waits until the log is written up to
-//! what it shows.
+//! Carries out calls: loads what a call needs, changes the task, and answers. Every answer that depends on a task waits until the log is
+//! written up to what the answer shows.
 
 use crate::a2a::{self, Begins, Binding, Ends, Form, View, commands, native};
 use crate::base::clock::Now;
@@ -26,7 +26,7 @@ pub(super) const IN_TURN: &str =
     "A turn or a command is under way in this task. Wait for its end or stop it with /stop, then try again.";
 
 impl Core {
-    /// Answers a call, or puts it aside until what it needs has come.
+    /// Carries out a call, or parks it until the tasks and workspaces that it needs are there.
     pub(in crate::core) fn dispatch(&mut self, mut request: Parked, now: Now) {
         self.act_as(&request.caller);
         let admitted = self.admit(&mut request, now);
@@ -69,7 +69,7 @@ impl Core {
         self.proceed(task, request, now);
     }
 
-    /// Goes on with a call whose task is in memory, as the store has it. Its workspace may have to be looked at first.
+    /// Goes on with a call whose task is in memory and up to date. Its workspace may have to be checked first.
     fn proceed(&mut self, task: Option<TaskId>, request: Parked, now: Now) {
         let caller = &request.caller;
         let wanted = self.wanted_workspace(&request.call, task.as_ref(), caller);
@@ -96,7 +96,7 @@ impl Core {
         let site = self.permitted_site(&caller, site);
         if let Err(fault) = self.carry_out(&caller, call, site, now) {
             match task {
-                // The reason may show an event that is not on disk yet: that the task is over, that another client has answered.
+                // The error may show an event that is not on disk yet, such as the end of the task or the answer of another client.
                 Some(task) => {
                     self.log_refusal(&fault.message);
                     self.reply_after(&caller, &task, Reply::Refusal(fault));
@@ -106,7 +106,7 @@ impl Core {
         }
     }
 
-    /// Whether a call may change its task. In a store that is shared, who only looks at a task claims nothing.
+    /// Whether a call may change its task, so that this server has to own it. In a shared store a call that only reads claims nothing.
     fn may_change(&self, call: &Call) -> bool {
         match self.settings.shared_store {
             Some(_) => changes(call),
@@ -114,11 +114,11 @@ impl Core {
         }
     }
 
-    /// The task that has to be in memory for a call and is not, or not as it is in the store: the one it is about, or the latest of its
-    /// context, which a new one continues.
+    /// The task that has to be loaded for a call: the one that it is about, or the latest of its context, which a new task continues. None
+    /// if that is in memory and up to date.
     fn task_to_load<'a>(&'a self, task: Option<&'a TaskId>, request: &Parked, caller: &Caller) -> Option<&'a TaskId> {
         let needed = task.or_else(|| self.tasks.latest(&caller.partition(), Needs::of(&request.call).context?))?;
-        // Other instances may continue a task that rests here.
+        // Other instances may continue a task that is idle here.
         let may_be_outdated = self.settings.shared_store.is_some() && !request.is_current;
         let is_present = |loaded: &LoadedTask| !may_be_outdated || !loaded.can_be_unloaded();
         (!self.tasks.get(needed).is_some_and(is_present)).then_some(needed)
@@ -203,15 +203,15 @@ impl Core {
         self.tasks.known.get(task).is_some_and(|brief| caller.sees(brief))
     }
 
-    /// A list is made when everything is on disk.
+    /// Makes a list later in this turn of the loop, when everything was appended.
     pub(in crate::core) fn list_later(&mut self, request: Parked) {
         self.disk.sharing.list_was_asked = true;
         self.connections.begin_call(request.caller.conn);
         self.disk.to_list.push(request);
     }
 
-    /// A task whose journal cannot be written refuses changes, except to be canceled, which stops its work without waiting for the
-    /// disk. Its recorded events can be read. Its state since then cannot be shown before it is recorded.
+    /// The error for a call to a task whose journal cannot be written. Such a task refuses changes, except a cancellation, which stops its
+    /// work without waiting for the disk. Its recorded events can be read; its newer state cannot be shown before it is recorded.
     fn broken(&self, task: &TaskId, call: &Call) -> Option<Fault> {
         let loaded = self.tasks.get(task)?;
         let why = loaded.broken.as_ref()?;
@@ -232,7 +232,7 @@ impl Core {
     fn cancel(&mut self, caller: &Caller, task: &TaskId, now: Now) -> Result<(), Fault> {
         let loaded = &self.tasks[task];
         let canceled = loaded.state.status.state == TaskState::Canceled;
-        // No client has been shown a cancellation that is not recorded, so a second call asks for the same one.
+        // No client has been shown a cancellation that is not recorded, so a second call to cancel is no error.
         let unrecorded = loaded.broken.is_some();
         if !canceled || (caller.form.dialect.protocol == Protocol::V03 && !unrecorded) {
             self.drive(task, Input::Cancel, now).map_err(|_| {
@@ -280,20 +280,20 @@ impl Core {
         let position = after.filter(|after| *after <= state.seq);
         let position = position.or(records.then_some(Seq(0)));
         let (begins, ends) = watching(form, view, state, position);
-        let resting = has_nothing_to_wait_for(state, ends);
-        if resting && after.is_none() && form.dialect.protocol == Protocol::V10 {
+        let is_finished = has_nothing_to_wait_for(state, ends);
+        if is_finished && after.is_none() && form.dialect.protocol == Protocol::V10 {
             let message = format!("Task {task} is over: there is nothing to wait for; read it with GetTask.");
             return Err(Fault::new(FaultKind::Unsupported, message));
         }
         let turn = state.queue.back().map_or(state.turn.number, |queued| queued.turn);
-        let held = resting || state.paused || state.suspended;
+        let is_waiting = is_finished || state.paused || state.suspended;
         // No view shows the creation of a task, and no stream ends with it.
         let unseen = position.is_some_and(|after| after.max(Seq(1)) < state.status.seq);
-        let floor = if held && unseen { state.status.seq } else { state.seq.next() };
+        let floor = if is_waiting && unseen { state.status.seq } else { state.seq.next() };
         let cursor = position.unwrap_or(state.seq);
-        let nothing_left = resting && !unseen;
+        let nothing_left = is_finished && !unseen;
         let (seq, body) = match (position, begins) {
-            // Events that belong to no call follow an answer that does; what is on disk of them need not wait for the rest.
+            // The answer to the call comes first, and the records follow it. Those on disk need not wait for the others.
             (Some(_), _) if records => {
                 let seq = if nothing_left { state.seq } else { cursor };
                 (seq, FirstBody::Frame(a2a::watch_answer(form, task, cursor, self.tasks[task].shown()).into()))
@@ -327,7 +327,7 @@ fn watching(form: &Form, view: View, state: &State, position: Option<Seq>) -> (B
     }
 }
 
-/// Whether a stream that ends so has nothing to wait for.
+/// Whether a stream with this end has nothing to wait for.
 fn has_nothing_to_wait_for(state: &State, ends: Ends) -> bool {
     match ends {
         Ends::WithTurn | Ends::WithTurnButAuth | Ends::WithTurnButQuestions => state.is_idle() || state.is_over(),
@@ -337,7 +337,7 @@ fn has_nothing_to_wait_for(state: &State, ends: Ends) -> bool {
     }
 }
 
-/// Whether a call is for the live session, whichever that is.
+/// Whether a call is for the live session, whatever its id.
 pub(in crate::core) fn joins(call: &Call) -> bool {
     let session = Follow::Session;
     matches!(call, Call::Session) || matches!(call, Call::Join(Join { follow, .. }) if *follow == session)

@@ -1,5 +1,5 @@
-//! Clients of the Agent Client Protocol: the conversations that they open, what they are asked, and their prompts. Their updates are
-//! those of subscriptions, as everywhere.
+//! Clients of the Agent Client Protocol: the conversations that they open, the questions that they are asked, and their prompts. Updates
+//! reach them by subscriptions, like all other clients.
 
 use crate::a2a::{Binding, Ends, Form, Unaddressed, acp};
 use crate::base::Shared;
@@ -94,7 +94,8 @@ impl Core {
         subs.iter().copied().find(|key| self.readers.get(*key).is_some_and(follows))
     }
 
-    /// Opens a conversation. Its answer comes before its updates, or behind those that repeat the past.
+    /// Opens a conversation. The answer is sent before its updates, or, if the client loads an earlier conversation, behind the updates that
+    /// repeat it.
     pub(in crate::core) fn open_session(
         &mut self,
         caller: &Caller,
@@ -116,13 +117,13 @@ impl Core {
                 let KnownSession { task, servers, directories } = known;
                 let settings = Settings { servers, ..Settings::default() };
                 let servers = self.named_servers(caller, Some(&task), &settings)?;
-                // A client that joins the live session has no say in its directories, nor has one that may only look.
-                let has_say = caller.principal.rights.has(Right::Prompt);
-                if has_say && caller.form.dialect.unaddressed != Unaddressed::Session {
+                // A client that joins the live session or may only look cannot change the directories.
+                let may_prompt = caller.principal.rights.has(Right::Prompt);
+                if may_prompt && caller.form.dialect.unaddressed != Unaddressed::Session {
                     let directories = further_directories(&directories, site)?;
                     self.include(caller, &task, directories, now)?;
                 }
-                if has_say {
+                if may_prompt {
                     self.hand_over(&task, servers);
                 }
                 task
@@ -192,7 +193,7 @@ impl Core {
         self.connections.get(conn).is_some_and(Conn::is_local)
     }
 
-    /// The connection follows the task no longer.
+    /// Ends the stream over which a connection follows a task, and forgets the questions that its client was asked about the task.
     fn stop_following(&mut self, conn: Key, task: &TaskId) {
         if let Some(stream) = self.stream_of(conn, task) {
             self.unsubscribe(stream);
@@ -215,7 +216,7 @@ impl Core {
         self.answer_now(caller.conn, &response, now)
     }
 
-    /// Takes the prompts of a connection in a session back, or stops the turn of somebody else if it has none.
+    /// Takes back the prompts of a connection in a session. If it has none, stops the turn that is under way.
     pub(in crate::core) fn take_back(&mut self, caller: &Caller, session: &TaskId, now: Now) -> Result<(), Fault> {
         let subs = self.connections.get(caller.conn).map(|conn| conn.subs.clone()).unwrap_or_default();
         let own = self.readers.among(&subs).filter(|sub| matches!(sub.kind, Kind::Once { .. }));
@@ -230,8 +231,8 @@ impl Core {
         Ok(())
     }
 
-    /// Takes back a request that waits: its prompt is dropped, or the turn of its prompt is stopped, and it is answered as cancelled. A
-    /// request that is not known, or was answered, is left alone.
+    /// Takes back a request that waits: its prompt is dropped, or the turn of its prompt is stopped, and it is answered as cancelled. Ignores
+    /// a request that is not known or was answered.
     fn recall(&mut self, key: Key, id: &Value, now: Now) {
         let is_meant = |form: &Form| form.id.as_ref() == bytes(id).as_slice();
         let subs = self.connections.get(key).map(|conn| conn.subs.clone()).unwrap_or_default();
@@ -252,8 +253,7 @@ impl Core {
         self.after_io(key);
     }
 
-    /// Drops a prompt that waits for its turn, or stops its turn, but not the turn of somebody else that has begun since. 0 is the turn
-    /// that is under way.
+    /// Drops a prompt that waits for its turn, or stops its turn, but not a later turn that has begun since. 0 is the turn that is under way.
     fn stop_prompt(&mut self, task: &TaskId, turn: u32, by: Source, now: Now) -> Result<(), Fault> {
         let Some(loaded) = self.tasks.get(task) else {
             return Ok(());
@@ -272,7 +272,7 @@ impl Core {
         Ok(())
     }
 
-    /// The turn of a session that others share goes on.
+    /// Carries out the call that closes a session. The turn of a session that other clients share continues.
     pub(in crate::core) fn close_session(&mut self, caller: &Caller, task: &TaskId, now: Now) -> Result<(), Fault> {
         let is_shared = self.tasks.is_session(task) && !self.is_local(caller.conn);
         if !is_shared {
@@ -283,7 +283,7 @@ impl Core {
         Ok(())
     }
 
-    /// An editor that wants a task deleted does not follow it itself.
+    /// Ends the subscription of an editor to a task that it deletes, because a task with followers cannot be deleted.
     pub(in crate::core) fn before_delete(&mut self, caller: &Caller, task: &TaskId) {
         if caller.form.dialect.binding != Binding::Acp || !self.may_be_deleted(task) {
             return;
@@ -297,8 +297,7 @@ impl Core {
         self.stop_following(caller.conn, task);
     }
 
-    /// Withdraws what the client of a stream that has shown everything need not answer any more, and asks it about the calls that wait
-    /// for an answer.
+    /// Once a stream was sent everything: withdraws the questions that its client need not answer any more, and asks it the open ones.
     pub(in crate::core) fn ask_client(&mut self, key: Key, now: Now) {
         let Some(sub) = self.readers.get(key).filter(|sub| sub.form.dialect.binding == Binding::Acp) else {
             return;
@@ -319,7 +318,7 @@ impl Core {
             return;
         };
         let mut messages = requests.withdraw(&loaded.state);
-        // Answers that are ready come before questions. Whoever may not answer is not asked.
+        // Answers that are ready are sent before questions. A client that may not answer is not asked.
         let asked = if answers.is_empty() && may_answer {
             requests.ask(&sub.form, &loaded.state)
         } else {
@@ -330,7 +329,7 @@ impl Core {
             let body: Shared = message.into();
             conn.event(&Line { name: None, seq: None, prefix: b"", body: &body, suffix: b"" }, now);
         }
-        // In a shared session somebody else may be able to answer.
+        // In a shared session another client may be able to answer.
         let gives_up = sub.form.dialect.unaddressed != Unaddressed::Session && !asked.unaskable.is_empty();
         let by = conn.socket().map(|socket| socket.caller.by.clone()).filter(|_| gives_up);
         let task = sub.task.clone();
@@ -340,7 +339,7 @@ impl Core {
         }
     }
 
-    /// Questions that nobody can be asked are not answered.
+    /// Cancels calls whose questions cannot be shown to any client.
     fn give_up_asking(&mut self, task: &TaskId, calls: &[CallId], by: &Source, now: Now) {
         for call in calls {
             let (call, option) = (call.clone(), Choice::Cancel.word().to_owned());
@@ -350,7 +349,7 @@ impl Core {
         }
     }
 
-    /// An answer to an editor was sent: what waited behind it goes on.
+    /// An answer to an editor was sent: its subscriptions that waited for that continue.
     pub(in crate::core) fn pump_editor(&mut self, conn: Key) {
         if let Some(conn) = self.connections.get(conn)
             && conn.socket().is_some_and(|socket| socket.requests.is_some())
@@ -359,7 +358,7 @@ impl Core {
         }
     }
 
-    /// The updates of a task cannot be shown any more: what is to be answered behind them fails.
+    /// The updates of a task cannot be sent any more: fails the calls that are to be answered behind them.
     pub(in crate::core) fn fail_answers(&mut self, conn: Key, task: &TaskId, fault: &Fault, now: Now) {
         let subs = self.connections.get(conn).map(|conn| conn.subs.clone()).unwrap_or_default();
         for key in subs {
@@ -369,7 +368,7 @@ impl Core {
         }
     }
 
-    /// Whether an answer would overtake the updates that its client is to see before it.
+    /// Whether an answer would be sent before updates that its client has to get first.
     pub(in crate::core) fn overtakes(&self, answer: &Subscription, seq: Seq) -> bool {
         let stream = (answer.form.dialect.binding == Binding::Acp).then(|| self.stream_of(answer.conn, &answer.task));
         stream.flatten().and_then(|stream| self.readers.get(stream)).is_some_and(|stream| stream.cursor < seq)
@@ -400,7 +399,7 @@ mod tests {
     use crate::core::test_core::TestCore;
 
     #[test]
-    fn who_takes_a_prompt_back_whose_turn_is_over_does_not_stop_the_next_turn() {
+    fn taking_back_a_prompt_whose_turn_is_over_does_not_stop_the_next_turn() {
         let mut test = TestCore::new();
         let task = test.begin(Dialect::RPC_03, None);
         test.end_turn();

@@ -1,4 +1,4 @@
-//! Requests of clients: from a request to a call, and what each call does.
+//! Requests of clients: decoding, admission, and what each call does.
 
 pub(in crate::core) mod admission;
 pub(in crate::core) mod answer;
@@ -41,12 +41,12 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// The part of the tasks that its new tasks belong to.
+    /// The partition that its new tasks belong to.
     pub fn partition(&self) -> Partition {
         Partition { tenant: self.form.tenant.clone(), owner: self.principal.subject.clone() }
     }
 
-    /// Whether it sees a task, which its summary tells.
+    /// Whether it sees a task with this summary.
     pub fn sees(&self, brief: &Brief) -> bool {
         brief.tenant == self.form.tenant && self.principal.sees(&brief.owner, brief.shared)
     }

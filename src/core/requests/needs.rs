@@ -1,9 +1,9 @@
-//! What has to be known of a call before it is carried out.
+//! The properties of calls that decide how they are carried out.
 
 use crate::base::id::{ContextId, TaskId};
 use crate::task::call::{Call, Follow, Join, KnownSession, Open, TicketRequest};
 
-/// What has to be known of a call before it is carried out.
+/// What a call needs: its task, its context, and how it uses the task.
 pub(in crate::core) struct Needs<'a> {
     /// The task that it names.
     pub task: Option<&'a TaskId>,
@@ -62,7 +62,7 @@ impl Needs<'_> {
             | Call::Commands
             | Call::About
             | Call::Briefs
-            // It need not be loaded.
+            // The task need not be loaded.
             | Call::Delete { .. }
             | Call::Clients
             | Call::Execute(_)

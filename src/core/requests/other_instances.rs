@@ -1,8 +1,9 @@
-//! Requests about tasks that another instance works on, and about tasks and contexts that this one has not heard of. Only with a store that
-//! several instances share.
+//! Requests about tasks that another instance works on, and about tasks and contexts that this instance does not know yet. Only with a store
+//! that several instances share.
 //!
-//! A task at work belongs to its owner: another instance shows it, and leaves answers, cancellations and the like in its inbox. All else is
-//! refused until the task rests. A task at rest, or one that waits for an answer, is claimed by whoever is asked for it.
+//! A task at work belongs to its owner: another instance shows it, and leaves answers, cancellations and the like in its inbox. All other
+//! changes are refused until the task is idle. A task that is idle or waits for an answer is claimed by the instance that receives a request
+//! for it.
 
 use crate::base::clock::Now;
 use crate::base::id::{CallId, TaskId};
@@ -24,7 +25,7 @@ use crate::task::log::ownership::{Heard, InboxCall, InboxRequest, Owned};
 use crate::task::machine::decide::{Decision, Input, Refusal};
 use std::sync::Arc;
 
-/// A request that was left for the owner of a task, and waits for its decision.
+/// A request that was left in a task's inbox and waits for the decision of the owner.
 pub(in crate::core) struct SentRequest {
     task: TaskId,
     id: Arc<str>,
@@ -40,7 +41,7 @@ impl Core {
             return false;
         }
         let state = &loaded.state;
-        // One that was found at the start is taken over soon.
+        // A task that was found at the start is taken over soon.
         if self.has_created(loaded) || self.disk.unrestored.contains(&state.created.task) {
             return false;
         }
@@ -49,21 +50,21 @@ impl Core {
         (is_owned && state.is_at_work() && !self.is_ours(loaded)) || (!is_here && !state.is_over())
     }
 
-    /// Whether a task is ours and was never another instance's: its workspace is here. Tasks of dead instances are claimed wherever their
-    /// workspace is, so that their turns end.
+    /// Whether this instance has created a task and has owned it since, so that its workspace is here. Tasks of dead instances are claimed
+    /// wherever their workspace is, so that their turns end.
     fn has_created(&self, loaded: &LoadedTask) -> bool {
         self.is_ours(loaded) && loaded.state.ownership.epoch() == 1
     }
 
-    /// Whether a call is refused or left for another instance. A task of ours can always be cancelled.
+    /// Whether a call is refused or left for another instance. A task of this instance can always be cancelled.
     pub(super) fn is_for_another(&self, task: &TaskId, call: &Call) -> bool {
         let is_cancelled_here = |loaded: &LoadedTask| matches!(call, Call::Cancel { .. }) && self.is_ours(loaded);
         let loaded = self.tasks.get(task);
         loaded.is_some_and(|loaded| self.is_held_elsewhere(loaded) && !is_cancelled_here(loaded))
     }
 
-    /// The workspace of a task that a call would change, if it has still to be found out whether it is here: it is not the server's own, and
-    /// another instance has created the task.
+    /// The workspace of a task that a call would change, if it has still to be found out whether the workspace is here: it is not the server's
+    /// own, and another instance has created the task.
     pub(super) fn unknown_workspace(&self, task: &TaskId, call: &Call) -> Option<String> {
         let loaded = self.tasks.get(task).filter(|_| self.settings.shared_store.is_some() && changes(call))?;
         let created = &loaded.state.created;
@@ -72,7 +73,7 @@ impl Core {
         (is_unknown && is_others).then(|| created.workspace.clone())
     }
 
-    /// A workspace was looked at for a request: whether it is the one that its task was created in.
+    /// Notes whether the workspace that was found for a request is the one that its task was created in.
     pub(super) fn note_workspace(&mut self, task: &TaskId, site: Option<&Result<Site, String>>) {
         if let Some(Ok(site)) = site
             && let Some(loaded) = self.tasks.get_mut(task)
@@ -81,25 +82,25 @@ impl Core {
         }
     }
 
-    /// Refuses a call that would change a task which another instance has, or leaves it for that instance.
+    /// Leaves a call that would change a task in the task's inbox for its owner, or refuses the call.
     pub(super) fn leave_to_owner(&mut self, task: &TaskId, request: Parked, now: Now) {
         let state = &self.tasks[task].state;
         let is_at_work = state.is_at_work();
         let call = inbox_call(&request.call, state.turn.number).filter(|_| is_at_work);
         let Some(call) = call else {
-            let fault = self.held(task, "Send it again when the task rests, or to that instance.");
+            let fault = self.held_fault(task, "Send it again when the task is idle, or to that instance.");
             return self.refuse(request.caller.conn, &request.caller.form, &fault, now);
         };
         let id: Arc<str> = self.settings.entropy.uuid().into();
-        let left = InboxRequest { request: id.clone(), at: now.unix_ms, by: request.caller.by.clone(), call };
-        let bytes = crate::base::json::bytes(&left).into();
+        let inbox_request = InboxRequest { request: id.clone(), at: now.unix_ms, by: request.caller.by.clone(), call };
+        let bytes = crate::base::json::bytes(&inbox_request).into();
         self.connections.begin_call(request.caller.conn);
         let end_ms = now.mono_ms + OWNER_DECISION_MS;
         self.disk.sharing.sent.push(SentRequest { task: task.clone(), id: id.clone(), request, end_ms });
         self.ask_shared(SharedRequest::Send { task: task.clone(), id, request: bytes });
     }
 
-    /// The error for a message that the task refuses as it is: it is not claimed for that.
+    /// The error for a message that the task in its present state refuses: the task is not claimed for such a message.
     pub(super) fn refused_unclaimed(&self, task: &TaskId, request: &Parked) -> Option<Fault> {
         let is_others =
             |loaded: &LoadedTask| self.settings.shared_store.is_some() && !loaded.owned && !self.is_ours(loaded);
@@ -112,7 +113,7 @@ impl Core {
     }
 
     /// The error for a call that only the task's owner could carry out.
-    fn held(&self, task: &TaskId, advice: &str) -> Fault {
+    fn held_fault(&self, task: &TaskId, advice: &str) -> Fault {
         let loaded = self.tasks.get(task);
         let owner = loaded.and_then(|loaded| loaded.state.ownership.owner.as_deref());
         let message = match owner {
@@ -155,7 +156,8 @@ impl Core {
         meant
     }
 
-    /// Answers the requests that the owner of a task has decided, and carries those out that it has left undecided when it came to rest.
+    /// Answers the requests that the owner of a task has decided. If the owner does not hold the task any more, carries out the undecided
+    /// ones here.
     pub(in crate::core) fn answer_sent(&mut self, task: &TaskId, now: Now) {
         let Some(loaded) = self.tasks.get(task).filter(|_| self.has_sent(task)) else {
             return;
@@ -181,8 +183,8 @@ impl Core {
     /// Tells callers that an owner has not decided their requests in time.
     pub(in crate::core) fn expire_sent(&mut self, now: Now) {
         for sent in self.take_sent(|sent| sent.end_ms <= now.mono_ms) {
-            let fault =
-                self.held(&sent.task, "It has not decided the request yet and may still do so; look at the task.");
+            let advice = "It has not decided the request yet and may still do so; look at the task.";
+            let fault = self.held_fault(&sent.task, advice);
             self.answer_sent_request(sent, &Err(fault), now);
         }
     }
@@ -207,8 +209,8 @@ impl Core {
 
     // The owner.
 
-    /// Reads the inboxes of the tasks that this instance works on, and of those that it has just claimed or that have come to rest: what was
-    /// left for them before is decided as well.
+    /// Reads the inboxes of the tasks that this instance works on, and of those that it has just claimed or that have become idle: requests
+    /// that were left there before are decided too.
     pub(in crate::core) fn read_inboxes(&mut self) {
         let has_inbox_to_read =
             |loaded: &LoadedTask| loaded.state.is_at_work() || loaded.has_unread_inbox && loaded.is_shown();
@@ -230,7 +232,7 @@ impl Core {
         }
     }
 
-    /// Decides a request of another instance: what comes of it is recorded together with the fact that it was heard.
+    /// Decides a request from a task's inbox. Its events are recorded together with the event that the request was decided.
     pub(in crate::core) fn inbox_read(
         &mut self,
         task: &TaskId,
@@ -241,12 +243,12 @@ impl Core {
         let Some(loaded) = self.tasks.get_mut(task).filter(|loaded| loaded.owned) else {
             return;
         };
-        // Behind one there may be more.
+        // Behind this request there may be more.
         loaded.has_unread_inbox |= !matches!(request, Ok(None));
         let Some(InboxEntry { n, request: bytes }) = request.ok().flatten() else {
             return;
         };
-        // It was heard since it was asked for.
+        // It was decided since the read was requested.
         if n != loaded.state.ownership.last_heard() + 1 {
             return;
         }
@@ -301,7 +303,7 @@ impl Core {
 
     // Tasks and contexts of other instances.
 
-    /// The task that is to be deleted, if it has still to be looked for in the store.
+    /// The task of a call that deletes it, if the task is not known here and has still to be looked for in the store.
     pub(super) fn deletion_to_look_up(&self, request: &Parked) -> Option<TaskId> {
         match &request.call {
             Call::Delete { task }
@@ -315,7 +317,7 @@ impl Core {
         }
     }
 
-    /// Whether a task that is not known here has still to be looked for in the store.
+    /// The task that a call was refused for because it is not known here, if it has still to be looked for in the store.
     pub(super) fn task_to_look_up(&self, request: &Parked, fault: &Fault) -> Option<TaskId> {
         match &fault.kind {
             FaultKind::TaskNotFound(task)
@@ -344,6 +346,7 @@ impl Core {
         None
     }
 
+    /// The latest task of a context was found: goes on with the request that waited for that.
     pub(in crate::core) fn context_found(
         &mut self,
         request: u64,
@@ -374,7 +377,7 @@ fn is_same_workspace(site: &Site, created: &Created) -> bool {
     site.id.is_some() && site.id == created.workspace_id && site.path == created.workspace
 }
 
-/// Whether a call changes its task, so that the task has to be ours.
+/// Whether a call changes its task, so that this instance has to own the task.
 pub(super) fn changes(call: &Call) -> bool {
     match call {
         Call::Permissions { revoke, .. } => !revoke.is_empty(),
@@ -391,7 +394,7 @@ pub(super) fn changes(call: &Call) -> bool {
     }
 }
 
-/// A call as it is left for the owner of a task whose turn has this number. None if only the owner can be asked.
+/// A call as it is left in the inbox of a task whose turn has this number. None if such a call is not left there.
 fn inbox_call(call: &Call, turn: u32) -> Option<InboxCall> {
     match call {
         Call::Cancel { .. } => Some(InboxCall::CancelTurn { turn }),

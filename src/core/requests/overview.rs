@@ -1,5 +1,5 @@
-//! Data for interactive clients beside the events of tasks: what this server is, who is connected, which tasks there are, and the files
-//! that a prompt may name. Nothing of it is in a log.
+//! Data for interactive clients beside the events of tasks: facts about this server, the connected clients, the newest tasks, and the files
+//! that a prompt may name. None of it is in a log.
 
 use crate::a2a::native::{self, ClientLine};
 use crate::base::Shared;
@@ -64,7 +64,7 @@ impl Core {
         self.answer_now(caller.conn, &response, now)
     }
 
-    /// Answers with the clients that are connected; a socket is told from now on when they change.
+    /// Answers with the clients that are connected. A socket is sent the list again whenever it changes.
     pub(in crate::core) fn clients(&mut self, caller: &Caller, now: Now) -> Result<(), Fault> {
         let watchers = &self.connections.client_watchers;
         let is_socket = self.connections.get(caller.conn).is_some_and(|conn| conn.socket().is_some());
@@ -75,8 +75,8 @@ impl Core {
         self.answer_now(caller.conn, &response, now)
     }
 
-    /// Tells the sockets that asked for it which clients are connected, after that has changed. One whose output queue is full is told
-    /// when there is room again.
+    /// Sends the list of clients, if it has changed, to the sockets that asked for it. A socket whose output buffer is full gets it when there
+    /// is room again.
     pub(in crate::core) fn announce_clients(&mut self, now: Now) {
         let changed = std::mem::take(&mut self.connections.clients_changed);
         let mut watchers = std::mem::take(&mut self.connections.client_watchers);
@@ -106,8 +106,8 @@ impl Core {
         self.connections.client_watchers = watchers;
     }
 
-    /// The clients that the viewer may know of: those of its subject, and those that follow a task that it sees. Whoever may know of all
-    /// is told their addresses, too.
+    /// The clients that the viewer may see: those of its subject, and those that follow a task that it sees. Admins see all, with their
+    /// addresses.
     fn client_lines(&self, viewer: &Caller) -> Vec<ClientLine> {
         let is_admin = viewer.principal.rights.has(Right::Admin);
         let shows_address = is_admin && self.access.mode == Mode::Token;
@@ -126,7 +126,7 @@ impl Core {
         lines
     }
 
-    /// Has a worker look for files whose path fits the query.
+    /// Has a worker look for files whose paths match the query.
     pub(in crate::core) fn files(
         &mut self,
         caller: &Caller,
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_this_server_is() {
+    fn about_shows_the_workspace_the_model_and_the_session() {
         let mut test = TestCore::new();
         let about = ask(&mut test, Call::About);
         assert_eq!((&about["workspace"], &about["trusted"]), (&json!("/w"), &json!(true)));

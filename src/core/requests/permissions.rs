@@ -1,5 +1,5 @@
-//! What people allowed with "always": lists it and takes it back. A task has what was allowed in it, by its log. What was saved holds for
-//! all tasks.
+//! Permissions that users gave with "always": lists and revokes them. Those given in a task are in its log and apply to it; saved ones apply
+//! to all tasks.
 
 use crate::a2a;
 use crate::base::clock::Now;
@@ -15,7 +15,7 @@ use crate::task::message::Source;
 use crate::task::policy::Rule;
 
 impl Core {
-    /// Takes rules back and answers with those that are left.
+    /// Revokes rules, and answers with the remaining ones.
     pub(super) fn permissions(
         &mut self,
         caller: &Caller,
@@ -29,8 +29,7 @@ impl Core {
         Ok(())
     }
 
-    /// Prepares the command: it gets the task and the permissions in place of its arguments, those that there are or those that were
-    /// taken back.
+    /// Prepares the command: its arguments are replaced by the task and its permissions, or, if it revokes some, by those that were revoked.
     pub(super) fn prepare_permissions(
         &mut self,
         command: &mut Invocation,
@@ -71,7 +70,7 @@ impl Core {
         named.or_else(|| about.or(self.live_session(caller)).cloned())
     }
 
-    /// What is allowed in a task, then what is saved.
+    /// The permissions of a task, then the saved ones.
     fn granted(&self, task: Option<&TaskId>) -> Vec<Granted> {
         let own = task.and_then(|task| self.tasks.get(task)).map_or(&[][..], |loaded| &loaded.state.always);
         let saved = self.settings.approval.policy.saved().filter(|saved| !own.iter().any(|rule| rule.is_like(saved)));
@@ -94,7 +93,7 @@ impl Core {
         self.drive(task, Input::Revoke { rules, by: by.clone() }, now).map_err(|refusal| explain(task, refusal))
     }
 
-    /// A rule was saved: it holds for all tasks at once.
+    /// Adds a rule that is saved to the policy, so that it applies to all tasks at once.
     pub(in crate::core) fn add_saved_rule(&mut self, rule: &Rule) {
         let policy = &mut self.settings.approval.policy;
         if !policy.saved().any(|saved| saved.is_like(rule)) {

@@ -1,5 +1,5 @@
-//! Restores of tasks. The command is a task of its own, whose worker reads the log of the other task and changes the files. As long as it
-//! runs, the other task begins no turn; when it has ended, what it did is recorded in that task's log.
+//! Slash commands that restore a task to an earlier point. The command is a task of its own, whose worker reads the log of the restored task
+//! and changes the files. While it runs, the restored task begins no turn; at its end, the changes are recorded in that task's log.
 
 use crate::base::clock::Now;
 use crate::base::id::TaskId;
@@ -14,8 +14,9 @@ use crate::task::machine::job::NoteBody;
 use crate::task::restore::arguments::{Name, RestoreRequest};
 
 impl Core {
-    /// The task that a restore is of: the one that an argument names, by its id or the id of a point; else the one that the client is at, the
-    /// live session, or the task that changed last if there is none. To undo something, that is not sure enough.
+    /// The task that a command restores or shows: the one that an argument names, by its id or the id of a point; otherwise the one that the
+    /// client is at, or the live session. Without these, commands that only list or restore by a point take the task that changed last;
+    /// `/undo` and `/redo` take none, because that could be the wrong task.
     pub(super) fn task_to_restore(
         &self,
         command: &Invocation,
@@ -69,14 +70,14 @@ impl Core {
         Ok(task.filter(|_| request.changes()))
     }
 
-    /// The command runs: the task begins no turn before it has ended.
+    /// Notes that a command restores the task, which begins no turn before the command has ended.
     pub(super) fn begin_restore(&mut self, task: &TaskId, command: TaskId) {
         if let Some(loaded) = self.tasks.get_mut(task) {
             loaded.restored_by = Some(command);
         }
     }
 
-    /// A command has ended. If it restored a task, what it did is recorded there, and the task may go on.
+    /// A command has ended. If it restored a task, records the changes there, and lets the task continue.
     pub(in crate::core) fn end_restore(&mut self, command: &TaskId, body: &NoteBody, now: Now) {
         let Some(invocation) = self.tasks.get(command).and_then(|loaded| loaded.state.created.command.clone()) else {
             return;

@@ -26,7 +26,7 @@ struct TargetTask {
     task: TaskId,
     /// It was created for the message.
     is_new: bool,
-    /// Why it cannot run.
+    /// Why a new task cannot run.
     failure: Option<String>,
 }
 
@@ -37,10 +37,10 @@ struct MessageRequest<'a> {
     until: Until,
     /// Its task was created for it.
     is_new: bool,
-    /// It waits behind questions that it does not answer.
+    /// It waits until questions are answered that it does not answer.
     is_blocked: bool,
     /// The first event that is recorded of it is the prompt.
-    prompts: bool,
+    begins_with_prompt: bool,
 }
 
 impl<'a> MessageRequest<'a> {
@@ -57,13 +57,13 @@ impl<'a> MessageRequest<'a> {
             is_new,
             // A prompt without answers is queued while the task waits for answers, and is answered at once.
             is_blocked: state.paused && !decision.events.iter().any(is_answer),
-            prompts: matches!(decision.events.first(), Some(Event::Prompted { .. })),
+            begins_with_prompt: matches!(decision.events.first(), Some(Event::Prompted { .. })),
         }
     }
 }
 
 impl Core {
-    /// Carries out a message; `like` is how a task is created for it, if one is.
+    /// Carries out a message; `options` say how a task is created for it, if it names none.
     pub(in crate::core) fn send_message(
         &mut self,
         caller: &Caller,
@@ -100,7 +100,7 @@ impl Core {
         self.hide_own(caller, &task, prompt);
         let reader = self.subscribe_sender(&request, &task, now);
         self.commit(&task, decision, now);
-        self.hold(reader);
+        self.hold_until_synced(reader);
         if let (Mode::Stream, Some(reader)) = (say.mode, reader) {
             self.open_stream(reader, &request);
         }
@@ -111,7 +111,7 @@ impl Core {
         if say.mode == Mode::Now || (say.mode == Mode::Wait && is_blocked && until.ends(until.floor, Mark::Pause)) {
             let reply = self.answer_prompt(caller, &task, say.history);
             self.set_intent(reply, Intent::Change);
-            self.hold(reply);
+            self.hold_until_synced(reply);
         }
         Ok(())
     }
@@ -143,9 +143,9 @@ impl Core {
             None => Decision::default(),
         };
         let prompt = Input::Say { said: say.said.clone(), by: caller.by.clone() };
-        let said = self.decide(task, prompt).map_err(|refusal| explain(task, refusal))?;
-        decision.events.extend(said.events);
-        decision.effects.extend(said.effects);
+        let prompted = self.decide(task, prompt).map_err(|refusal| explain(task, refusal))?;
+        decision.events.extend(prompted.events);
+        decision.effects.extend(prompted.effects);
         Ok(decision)
     }
 
@@ -155,7 +155,7 @@ impl Core {
         let mut sub = self.sub(caller, task, self.tasks[task].state.seq, until);
         match say.mode {
             Mode::Stream => {
-                if request.prompts && caller.form.dialect.prompt_stream.0 == Begins::AfterPrompt {
+                if request.begins_with_prompt && caller.form.dialect.prompt_stream.0 == Begins::AfterPrompt {
                     sub.cursor = sub.cursor.next();
                 }
                 if self.settings.request_policy.disconnect == Disconnect::Aborts && sub.view.is_coder() {
@@ -163,7 +163,7 @@ impl Core {
                 }
                 self.begin_stream(sub, now)
             }
-            // What waits for more than the questions there are is not answered by them.
+            // A call that waits for more than the open questions is not answered by them.
             Mode::Wait if !is_blocked || !until.ends(until.floor, Mark::Pause) => {
                 if caller.form.session.is_some() {
                     self.show_in_session(caller, task);
@@ -207,7 +207,7 @@ impl Core {
         let Some(sub) = self.readers.get_mut(reader) else {
             return;
         };
-        // A stream that would end with the questions there are has nothing to wait for.
+        // A stream that would end with the open questions has nothing to wait for.
         let last = request.is_blocked && until.ends(until.floor, Mark::Pause);
         let state = &self.tasks[&sub.task].state;
         let whole = match caller.form.dialect.prompt_stream.0 {
@@ -235,21 +235,21 @@ impl Core {
         }
     }
 
-    /// Holds an acknowledgement back until what it acknowledges is flushed, if the operator wants that.
-    fn hold(&mut self, reader: Option<Key>) {
+    /// Holds an acknowledgement back until the events that it acknowledges are flushed, if the operator has chosen that.
+    fn hold_until_synced(&mut self, reader: Option<Key>) {
         let sub = reader.and_then(|key| self.readers.get_mut(key));
         if let (Durability::Strict, Some(sub)) = (self.settings.request_policy.durability, sub) {
             sub.required_sync = self.tasks[&sub.task].state.seq;
         }
     }
 
-    /// A scripted agent may answer with a message instead of a task.
+    /// The message with which a scripted agent answers instead of a task.
     fn scripted_message(&self, say: &Say, options: &NewTaskOptions) -> Option<String> {
         let creates = say.task.is_none() && options.command.is_none();
         self.settings.script.as_ref().filter(|_| creates)?.bare_reply(&say.said.message)
     }
 
-    /// Answers without a task.
+    /// Answers with a message, without a task.
     pub(in crate::core) fn reply_with_message(&mut self, caller: &Caller, say: &Say, text: &str, now: Now) {
         let Caller { conn, form, .. } = caller;
         let context = say.create.context.clone().unwrap_or_else(|| self.settings.entropy.uuid().into());
@@ -262,8 +262,9 @@ impl Core {
         }
     }
 
-    /// Finds out whether the text of a message answers a question of the task that it names or of a task in the context that it names,
-    /// in views that answer in words. Then the message becomes the answer. If several questions are open, they are returned in words.
+    /// Finds out whether the text of a message answers a question of the task or of a task in the context that it names, for views in which
+    /// clients answer in words. Then the message becomes that answer. If it is not clear which question it answers, returns the open
+    /// questions as text.
     pub(in crate::core) fn match_answer(&self, say: &mut Say, caller: &Caller) -> Option<String> {
         let form = &caller.form;
         let candidates: Vec<&TaskId> = match (&say.task, &say.create.context) {
@@ -272,7 +273,7 @@ impl Core {
             (None, None) => return None,
         };
         let loaded = candidates.into_iter().filter_map(|task| self.tasks.get(task));
-        // Nobody was asked what is not on disk yet.
+        // Questions that are not on disk yet were shown to nobody.
         let states = loaded.filter(|loaded| loaded.is_shown()).map(|loaded| loaded.state.as_ref());
         let words = |state: &&State| a2a::view(form, Some(&state.created)).answers_in_words();
         let states = states.filter(|state| self.sees(caller, &state.created.task)).filter(words);
@@ -289,7 +290,7 @@ impl Core {
     }
 }
 
-/// The turn that a request waits for: its own prompt's, or the present one when it only answered.
+/// The turn that a request waits for: that of its prompt, or the present one if it only answers questions.
 fn turn_of(decision: &Decision, state: &State) -> u32 {
     let prompted = decision.events.iter().find_map(|event| match event {
         Event::Prompted { turn, .. } => Some(*turn),

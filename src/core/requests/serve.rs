@@ -1,4 +1,4 @@
-//! From a request on a connection to a call: whether it is admitted, what it asks for, in which dialect.
+//! From an HTTP request to a call: admits the request, decodes it, and dispatches the call.
 
 use crate::a2a::{self, Decoded};
 use crate::base::clock::Now;
@@ -42,7 +42,7 @@ impl Core {
         self.decode(key, request, now);
     }
 
-    /// A request was decoded.
+    /// Carries out a request that was decoded.
     pub(in crate::core) fn decoded(&mut self, key: Key, request: &Request, mut decoded: Decoded, now: Now) {
         self.describe_exchange(key, &mut decoded);
         // Its credential may have been revoked while it was decoded.
@@ -83,7 +83,7 @@ impl Core {
     }
 }
 
-/// The sender of a request, as other clients are shown it.
+/// The source of a request, as other clients are shown it.
 fn source(request: &Request, form: &a2a::Form, principal: &Principal) -> Source {
     let agent = request.headers.get("user-agent").and_then(|agent| agent.split_whitespace().next());
     let named = request.query("client").or(agent).unwrap_or("a client");

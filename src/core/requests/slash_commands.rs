@@ -1,5 +1,5 @@
-//! Slash commands: found in the registry and started as tasks. From there on they are tasks like any other; only the answer
-//! differs, which the form determines.
+//! Slash commands: they are found in the registry and started as tasks. They are tasks like all others; only their answer depends on the
+//! form of the request.
 
 use crate::a2a::{self, Form, PromptAnswer, commands};
 use crate::base::clock::Now;
@@ -20,6 +20,7 @@ use crate::task::restore::arguments::Name;
 use std::sync::Arc;
 
 impl Core {
+    /// Carries out the call that runs a slash command.
     pub(in crate::core) fn execute(
         &mut self,
         caller: &Caller,
@@ -77,7 +78,7 @@ impl Core {
         self.send_message(&Caller { form, ..caller.clone() }, say, NewTaskOptions::at(site), now)
     }
 
-    /// Does the part of a command that is the core's. Returns the task that the command will restore.
+    /// Does the part of a command that needs the core, before a worker runs the command. Returns the task that the command will restore.
     fn prepare_command(
         &mut self,
         command: &mut Invocation,
@@ -128,7 +129,7 @@ impl Core {
         }
     }
 
-    /// Some things are for whoever sits at the machine.
+    /// Refuses callers over TCP.
     fn refuse_network(&self, caller: &Caller) -> Result<(), Fault> {
         match self.connections.get(caller.conn).map(|conn| conn.link) {
             Some(Link::Unix | Link::NamedUnix) => Ok(()),
@@ -139,13 +140,13 @@ impl Core {
         }
     }
 
-    /// The prompt of its task: the command line.
+    /// The prompt of the command's task: the command line.
     fn command_prompt(&mut self, execute: Execute, command: &Invocation) -> Say {
         let message = Message::new(self.settings.entropy.uuid(), Role::User, vec![Part::text(command.line())]);
         Say::new(Said::new(Arc::new(message), Vec::new()), None, execute.create, execute.mode)
     }
 
-    /// In the dialect that answers with receipts, a command that cannot run is a receipt too.
+    /// Answers with a receipt that the command was not started, in the dialect that answers commands with receipts.
     fn not_started(&mut self, caller: &Caller, fault: &Fault, mode: Mode, now: Now) {
         let Caller { conn, form, .. } = caller;
         let receipt = commands::not_started(&fault.message);
@@ -158,9 +159,9 @@ impl Core {
     }
 }
 
-/// A command that starts a model turn is answered with a stream where a client would wait for a result. As at the reference server,
-/// the model asks nothing, if the operator allows that and the client may ask for it. A native client that follows tasks anyway is
-/// answered at once.
+/// Chooses how a command is answered. A command that starts a model turn is answered with a stream where a client would wait for a result;
+/// as at the reference server, its tools run without approval if the operator allows that and the client has the right. A native client,
+/// which follows tasks anyway, is answered at once.
 fn choose_answer(mut execute: Execute, answers: Answers, caller: &Caller, task: &TaskId) -> (Execute, Form) {
     let form = &caller.form;
     match (form.prompt_answer, answers) {

@@ -1,4 +1,4 @@
-//! The call `blob`: content that is stored beside the logs is read in the disk lane, and only what the log of the named task names.
+//! The call `blob`: returns content that is stored beside the logs, if the log of the named task names it. The disk lane reads it.
 
 use crate::a2a;
 use crate::base::clock::Now;
@@ -9,7 +9,7 @@ use crate::task::fault::{Fault, FaultKind};
 use std::sync::Arc;
 
 impl Core {
-    /// What the task's own log does not name is not found, whether it is stored or not.
+    /// Reads stored content. Content that the task's own log does not name is not found, whether it is stored or not.
     pub(in crate::core) fn blob(
         &mut self,
         caller: &Caller,

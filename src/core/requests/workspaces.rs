@@ -1,4 +1,4 @@
-//! Which workspace a call needs before it is carried out, and what was found there. A worker looks at it.
+//! The workspace that has to be checked before a call is carried out. A worker checks it.
 
 use crate::base::clock::Now;
 use crate::base::id::TaskId;
@@ -9,8 +9,8 @@ use crate::task::call::{Call, Execute, Open};
 use crate::task::definitions::slash::{Registry, Unrunnable};
 
 impl Core {
-    /// The workspace that has to be looked at before a call is carried out: the one that a client wants for a new task, if that is for
-    /// the client to choose, any whose custom commands the call may mean, and that of a task which another instance has created.
+    /// The workspace that has to be checked before a call is carried out: the one that a client names for a new task, if clients may choose;
+    /// the one whose custom commands the call may name; or that of a task which another instance has created.
     pub(super) fn wanted_workspace(
         &self,
         call: &Call,
@@ -25,7 +25,7 @@ impl Core {
             Ok(_) | Err(Unrunnable::Incomplete { .. }) => true,
             Err(Unrunnable::Unknown { .. }) => false,
         };
-        // Where a task works.
+        // The workspace of a task.
         let of_task = |task: &TaskId| self.tasks.get(task).map(|loaded| loaded.state.workspace.to_string());
         let (chosen, wish) = match call {
             Call::Commands | Call::About => (chosen, SiteWish::Commands),
@@ -54,7 +54,7 @@ impl Core {
         }
     }
 
-    /// The commands of a workspace; the built-in ones if it was not looked at.
+    /// The commands of a workspace; the built-in ones if it was not checked.
     pub(in crate::core) fn commands<'a>(&'a self, site: &'a Result<Site, String>) -> &'a Registry {
         site.as_ref().ok().and_then(|site| site.commands.as_deref()).unwrap_or(&self.settings.commands)
     }

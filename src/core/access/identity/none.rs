@@ -1,4 +1,4 @@
-//! A build without the feature `identity`: no proxy names subjects.
+//! A build without the feature `identity`: there is no identity provider.
 
 use crate::base::clock::Now;
 use crate::base::http::Request;
@@ -6,11 +6,11 @@ use crate::core::Core;
 use crate::task::access::Principal;
 use std::sync::Arc;
 
-/// There is none.
+/// Has no value.
 #[derive(Clone, Debug)]
 pub enum IdentitySetup {}
 
-/// There is none.
+/// Has no value.
 #[derive(Clone, Debug)]
 pub enum Key {}
 

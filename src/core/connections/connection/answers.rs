@@ -31,7 +31,7 @@ impl Conn {
         }
     }
 
-    /// Refuses a request that could not be read. If there is only no room for it, its path is known and it is answered in its dialect.
+    /// Refuses a request that could not be read. If it was only too large, its path is known and it is answered in its dialect.
     pub(super) fn reject(&mut self, reject: Reject, now: Now) {
         let kind = match reject.status {
             413 => Some(FaultKind::TooLarge),
@@ -49,13 +49,13 @@ impl Conn {
         let reply = Reply { version: Version::Http11, method: Method::Get, keep_alive: false };
         self.allowed_origin = None;
         self.head_and_body(&response, reply, now);
-        // The peer has its time to take the answer, however long it had for its request.
+        // The time to accept the answer begins now, however long the request took.
         self.since = now.mono_ms;
         self.close();
     }
 
-    /// Sends the answer to the request being served; on a socket only its body. Clients use a connection of its own for a stream.
-    /// If the stream is refused, the connection is closed: some clients fail when they use it again.
+    /// Sends the answer to the request being served; on a socket only its body. If a stream was requested and is refused, the connection is
+    /// closed: some clients, which use a separate connection for a stream, fail when they use it again.
     pub fn answer(&mut self, response: &Response, now: Now) {
         match self.activity {
             Activity::Answering(mut reply) => {

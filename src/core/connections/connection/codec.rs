@@ -25,7 +25,7 @@ impl Codec {
         }
     }
 
-    /// Whether the peer is in the same process, and so always there.
+    /// Whether the peer is in the same process.
     pub fn is_local(&self) -> bool {
         matches!(self, Codec::Lines(_))
     }
@@ -50,7 +50,7 @@ impl Codec {
         }
     }
 
-    /// Writes what comes before and behind a message of this length.
+    /// Writes the bytes before a message of this length.
     pub fn head(&self, out: &mut Vec<u8>, bytes: usize) {
         match self {
             Codec::WebSocket(_) => ws::text_head(out, bytes),
@@ -58,6 +58,7 @@ impl Codec {
         }
     }
 
+    /// The bytes behind a message.
     pub fn tail(&self) -> &'static [u8] {
         match self {
             Codec::WebSocket(_) => b"",

@@ -11,17 +11,18 @@ use crate::wire::sse;
 /// What to do with a connection whose deadline has passed.
 pub enum Overdue {
     Nothing,
-    /// There is something to write.
+    /// Write the output that was added.
     Write,
-    /// It accepts nothing: it is closed with the position to continue from.
+    /// Close a socket whose client accepts no output, with the position to continue from.
     CloseSocket,
+    /// Close it.
     Drop,
-    /// Its peer is gone or reads nothing.
+    /// Reset it: its peer is gone or accepts no output.
     Cut,
 }
 
 impl Conn {
-    /// When this connection has to be looked at, if nothing happens until then.
+    /// When the timer of this connection has to fire, if nothing happens until then.
     pub fn deadline(&self, limits: &Limits) -> u64 {
         if let Activity::Socket(socket) = &self.activity
             && socket.codec.is_local()

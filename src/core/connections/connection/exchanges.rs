@@ -1,4 +1,4 @@
-//! The request that a connection serves, as operators see it.
+//! The request that a connection serves, as the access log and the metrics show it.
 
 use super::Conn;
 use crate::a2a::{self, Dialect, Form};
@@ -12,7 +12,7 @@ use crate::core::operation::exchange::{CloseReason, Details, Exchange, RequestId
 const REQUEST_ID: &str = "X-Request-Id";
 
 impl Conn {
-    /// A request has come.
+    /// Begins the exchange of a request that was received.
     pub fn begin(&mut self, request: &Request, details: Option<Details>, now: Now) {
         let id = RequestId::of(&request.headers, &mut self.ids);
         let mut exchange = Exchange::new(id, request.method, a2a::route(&request.path));
@@ -20,7 +20,7 @@ impl Conn {
         self.put(exchange, details, now);
     }
 
-    /// A request has come that cannot be read to its end.
+    /// Begins the exchange of a request that cannot be read to its end.
     pub(super) fn begin_rejected(&mut self, status: u16, now: Now) {
         self.set_close_reason(match status {
             408 => CloseReason::Idle,
@@ -40,7 +40,7 @@ impl Conn {
             at: now.unix_ms,
             began_ms: now.mono_ms,
             bytes_in: std::mem::take(&mut self.bytes_in),
-            // What was queued before is not of this request.
+            // Output that was queued before belongs to earlier requests.
             bytes_out: self.output.queued(),
             details: details.map(Box::new),
             ..exchange
@@ -55,12 +55,12 @@ impl Conn {
         self.exchange.as_deref_mut()
     }
 
-    /// The form of an error for a request at this path, of which nothing else was decoded.
+    /// The form of an error for a request of which only the path was decoded.
     pub fn form_at(&self, path: &str) -> Form {
         Form { request: self.sent_id(), ..Form::at(path) }
     }
 
-    /// The form of an error for the request being served, whatever it has asked for.
+    /// The form of an error for the request being served, whatever the request asks for.
     pub fn error_form(&self) -> Form {
         let dialect = self.exchange().map_or(Dialect::GEMINI, |exchange| exchange.error_dialect);
         Form { request: self.sent_id(), ..Form::of(dialect) }
@@ -71,14 +71,14 @@ impl Conn {
         self.exchange().filter(|exchange| exchange.id.is_sent).map(|exchange| exchange.id.text.clone())
     }
 
-    /// The task that the request is about.
+    /// Notes the task that the request is about.
     pub fn is_about(&mut self, task: &TaskId) {
         if let Some(exchange) = self.exchange_mut() {
             exchange.task.get_or_insert_with(|| task.clone());
         }
     }
 
-    /// Why it is going to be closed; the first reason counts.
+    /// Notes why the connection is going to be closed. The first reason counts.
     pub fn set_close_reason(&mut self, reason: CloseReason) {
         self.close_reason.get_or_insert(reason);
     }
@@ -87,7 +87,7 @@ impl Conn {
         self.close_reason.unwrap_or(CloseReason::Peer)
     }
 
-    /// The headers of every answer to the request.
+    /// The headers that every answer to the request gets.
     pub(super) fn own_headers(&self) -> Vec<(&'static str, String)> {
         let id = self.exchange().map(|exchange| (REQUEST_ID, exchange.id.text.to_string()));
         id.into_iter().chain(self.allowed_origin.iter().flat_map(AllowedOrigin::headers)).collect()
@@ -99,7 +99,7 @@ impl Conn {
         }
     }
 
-    /// The request has ended, for this reason if no other is known.
+    /// Ends the exchange, for this reason if no other was noted.
     pub fn finish(&mut self, reason: CloseReason) {
         let Some(mut exchange) = self.exchange.take() else {
             return;

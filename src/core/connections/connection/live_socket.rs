@@ -9,23 +9,23 @@ use crate::core::requests::Caller;
 use crate::task::call::Follow;
 use crate::wire::ws;
 
-/// What a socket is and follows.
+/// The state of a socket.
 pub struct Socket {
     pub(super) codec: Codec,
-    /// Who joined, with the dialect that was chosen then.
+    /// The client that opened it, with the dialect that it speaks.
     pub caller: Caller,
     pub follow: Follow,
     /// The task it follows, if it follows one: messages that name no task go there.
     pub task: Option<TaskId>,
-    /// A message is being decoded. The next one is read afterwards.
+    /// A worker decodes a message. The next message is read afterwards.
     pub decoding: bool,
-    /// It is not greeted before its first message.
+    /// Nothing is sent before its first message, which may choose the dialect.
     pub greeting_pending: bool,
-    /// Its client has agreed on no dialect and sent nothing.
+    /// Its client has agreed on no sub-protocol and sent no message yet.
     pub is_undecided: bool,
-    /// What an editor was asked, since it has said who it is.
+    /// The requests that were sent to an editor. None until the editor has sent `initialize`.
     pub requests: Option<OpenRequests>,
-    /// When the peer last sent anything.
+    /// When the peer last sent anything, in monotonic milliseconds.
     pub(super) last_received: u64,
 }
 
@@ -48,7 +48,7 @@ impl Socket {
         socket
     }
 
-    /// From now on its client speaks this dialect.
+    /// Sets the dialect of the client.
     pub fn speak(&mut self, dialect: &'static Dialect) {
         if self.caller.form.dialect != dialect {
             self.caller.form = Form::of(dialect);
@@ -59,12 +59,12 @@ impl Socket {
         }
     }
 
-    /// Whether its client has said who it is, in the dialect in which clients do.
+    /// Whether its client, an editor, has sent `initialize`.
     pub fn is_introduced(&self) -> bool {
         self.requests.is_some()
     }
 
-    /// How the calls of its client come, by a dialect or from the terminal of this process.
+    /// The name of the way by which the calls of its client come: a dialect, or the terminal of this process.
     pub fn via(&self, form: &Form) -> String {
         match self.codec {
             Codec::WebSocket(_) => form.dialect.via.to_owned(),

@@ -1,4 +1,4 @@
-//! How much memory a connection takes, and what happens when there is none for it.
+//! How much memory a connection takes, and the refusal of a request for which there is none.
 
 use super::{Activity, Conn};
 use crate::base::clock::Now;
@@ -12,7 +12,7 @@ impl Conn {
         self.output.len() + self.encoded_bytes + self.worker_bytes + self.held(limits) + waiting
     }
 
-    /// The memory of a request or message that is not complete yet. With a budget it is reserved before the request comes.
+    /// The memory of a request or message that is not complete yet. With a memory budget, that of the whole body is reserved in advance.
     pub fn held(&self, limits: &Limits) -> usize {
         let bytes = match &self.activity {
             Activity::Reading if limits.memory.is_some() => self.reader.announced_bytes() + self.rx.len(),
@@ -23,7 +23,7 @@ impl Conn {
         limits.reserved(bytes)
     }
 
-    /// Drops a request that is not complete yet, and refuses it.
+    /// Refuses a request that is not complete yet, and drops it.
     pub fn refuse_incomplete(&mut self, now: Now) {
         if let Activity::Reading = self.activity {
             let reject = Reject { status: 503, message: "Too much is under way; send it again in a moment." };

@@ -78,7 +78,7 @@ const fn powers(first: u64, factor: u64) -> [u64; BOUNDS] {
 #[derive(Clone, Debug)]
 pub struct Histogram {
     pub bounds: &'static Bounds,
-    /// How many values are in each bucket, the last one without a bound. They do not add up yet.
+    /// How many values are in each bucket; the last bucket has no bound. The counts are not cumulative.
     pub counts: [u64; BOUNDS + 1],
     pub sum: u64,
 }

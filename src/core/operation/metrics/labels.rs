@@ -1,4 +1,4 @@
-//! The closed sets of label values. No text that a client or a model chose is a label: the number of time series has a bound.
+//! The closed sets of label values. No text that a client or a model chose is a label, so the number of time series is limited.
 
 use crate::base::text::words::words;
 use crate::task::log::event::{Event, calls, detours, errands, hooks, shells, speech};
@@ -99,7 +99,7 @@ words! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum BucketResult {
         Done = "ok",
-        /// What it expected was not so: another instance was first.
+        /// Its condition did not hold: another instance was first.
         Refused = "refused",
         /// It was not answered, or the store could not do it now.
         Unknown = "unknown",
@@ -124,7 +124,7 @@ pub fn open_questions(state: &State) -> usize {
 }
 
 words! {
-    /// Who answers model requests.
+    /// The API that answers model requests.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub enum Provider {
         Gemini = "gcp.gemini",
@@ -147,7 +147,7 @@ const MODELS: [&str; 8] = [
     "gemini-2.5-flash-lite",
 ];
 
-/// What everything else is counted under.
+/// The label of everything else.
 pub const OTHER: &str = "other";
 
 pub fn model(name: &str) -> &'static str {
@@ -165,7 +165,7 @@ pub fn model_error(kind: ModelErrorKind) -> &'static str {
     }
 }
 
-/// The worker of a job died.
+/// The error label of a job whose worker died.
 pub const DIED: &str = "died";
 
 /// How a call ended; empty if it succeeded.

@@ -1,4 +1,4 @@
-//! What the server counts. Everything is a number in memory; the text is made when somebody asks for it.
+//! Metrics: counters and histograms in memory. Their text is made when a client requests it.
 
 pub mod histogram;
 pub mod labels;
