@@ -295,7 +295,7 @@ pub const CHECKS: &[Behaviour] = &[
     ])),
     (71, "only addresses of this machine, and only for its user", Covered(&[
         "src/mcp/config/tests.rs::check_71_clients_name_servers_only_as_the_operator_allows",
-        "src/core/requests/client_servers.rs::check_71_only_the_same_user_may_name_servers_of_this_machine",
+        "src/core/requests/client_provided.rs::check_71_only_the_same_user_may_name_servers_of_this_machine",
         "src/shell/mcp/http/tests.rs::a_server_that_a_client_named_has_only_addresses_that_it_may_have",
         "tests/mcp/clients.rs::only_servers_that_the_operator_allows_are_connected",
     ])),

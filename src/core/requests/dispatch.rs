@@ -227,8 +227,8 @@ impl Core {
 
     /// Jobs are stopped in this turn of the loop, whether or not the journal can be written. The answer shows the canceled
     /// task and therefore waits for its record, as every answer does. The append is tried in this turn even if an earlier one
-    /// failed; if it fails too, the caller is not left waiting for the disk but told that the work was stopped and that the
-    /// cancellation is still to be recorded (see [`Intent::Cancel`]). It is not told of success: a crash would take that back.
+    /// failed; if it fails too, the caller does not wait for the disk but gets an error that says that the work was stopped and that the
+    /// cancellation is still to be recorded (see [`Intent::Cancel`]). It gets no success, which a crash could take back.
     fn cancel(&mut self, caller: &Caller, task: &TaskId, now: Now) -> Result<(), Fault> {
         let loaded = &self.tasks[task];
         let canceled = loaded.state.status.state == TaskState::Canceled;

@@ -124,7 +124,7 @@ impl Core {
                     self.include(caller, &task, directories, now)?;
                 }
                 if may_prompt {
-                    self.hand_over(&task, servers);
+                    self.pass_servers(&task, servers);
                 }
                 task
             }
@@ -179,7 +179,7 @@ impl Core {
         let (task, problem) = self.create_task(&create, options, caller.partition(), now)?;
         match problem {
             None => {
-                self.hand_over(&task, servers);
+                self.pass_servers(&task, servers);
                 Ok(task)
             }
             Some(problem) => {

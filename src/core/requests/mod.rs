@@ -2,15 +2,12 @@
 
 pub(in crate::core) mod admission;
 pub(in crate::core) mod answer;
-mod client_keys;
-mod client_servers;
+mod client_provided;
 pub(in crate::core) mod dispatch;
 mod editors;
 pub(in crate::core) mod needs;
 pub(in crate::core) mod other_instances;
 mod overview;
-mod permissions;
-mod restore;
 pub(in crate::core) mod send_message;
 mod serve;
 pub(in crate::core) mod slash_commands;

@@ -30,7 +30,7 @@ pub(in crate::core) struct SentRequest {
     task: TaskId,
     id: Arc<str>,
     pub request: Parked,
-    /// When the caller is told that the owner has not decided it, in monotonic milliseconds.
+    /// When the caller gets the error that the owner has not decided it, in monotonic milliseconds.
     end_ms: u64,
 }
 

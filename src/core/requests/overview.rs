@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mode_that_is_not_granted_is_refused_with_the_reason() {
+    fn a_mode_that_the_operator_does_not_allow_is_refused_with_the_reason() {
         let mut test = TestCore::new();
         let task = test.begin(Dialect::RPC_03, None);
         let mut tune =
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_typed_line_runs_as_a_task() {
+    fn a_slash_command_runs_as_a_task() {
         let mut test = TestCore::new();
         let create =
             crate::task::call::Create { context: None, settings: Default::default(), traits: TaskTraits::SESSION };

@@ -80,7 +80,7 @@ impl Core {
         options.servers.clone_from(&servers);
         if let Some(task) = &say.task {
             let key = self.client_key(Some(task), &say.create.settings)?;
-            self.hand_over_key(task, key);
+            self.pass_key(task, key);
         }
         let TargetTask { task, is_new, failure } = self.target_task(&say, options, caller, now)?;
         let decided = self.decide_message(caller, &task, &mut say, now);
@@ -90,7 +90,7 @@ impl Core {
             }
             a2a::with_option_member(&say.said.message, fault)
         })?;
-        self.hand_over(&task, servers);
+        self.pass_servers(&task, servers);
         let state = &self.tasks[&task].state;
         let prompt = decision.events.iter().position(|event| matches!(event, Event::Prompted { .. }));
         let prompt = prompt.map(|at| Seq(state.seq.0 + 1 + at as u64));

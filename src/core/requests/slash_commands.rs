@@ -1,6 +1,9 @@
 //! Slash commands: they are found in the registry and started as tasks. They are tasks like all others; only their answer depends on the
 //! form of the request.
 
+mod permissions;
+mod restore;
+
 use crate::a2a::{self, Form, PromptAnswer, commands};
 use crate::base::clock::Now;
 use crate::base::id::TaskId;

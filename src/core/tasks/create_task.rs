@@ -67,7 +67,7 @@ impl Core {
         let servers = self.named_servers(caller, None, &create.settings)?;
         let options = NewTaskOptions { servers: servers.clone(), ..NewTaskOptions::at(Ok(site)) };
         let (task, _) = self.create_task(create, options, caller.partition(), now)?;
-        self.hand_over(&task, servers);
+        self.pass_servers(&task, servers);
         let response = a2a::created(form, &self.tasks[&task].state);
         self.answer_after(caller, &task, response);
         Ok(())
@@ -131,7 +131,7 @@ impl Core {
         self.tasks.add_to_context(&task, &partition, &context);
         self.arm_expiry(now);
         self.schedule_append(&task);
-        self.hand_over_key(&task, key);
+        self.pass_key(&task, key);
         Ok((task, problem))
     }
 

@@ -350,7 +350,7 @@ mod tests {
     use crate::task::machine::job::NoteBody;
 
     #[test]
-    fn long_tasks_leave_memory_when_they_rest_and_come_back_when_asked_for() {
+    fn long_tasks_are_unloaded_when_idle_and_loaded_again_on_request() {
         let limits = Limits { task_total_bytes: 30_000, ..Limits::default() };
         let mut test = TestCore::with(limits, Switches::default());
         let tasks: Vec<TaskId> = (0..10)
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_gets_its_tasks_where_there_is_room_for_fewer() {
+    fn a_list_loads_all_its_tasks_even_above_the_limit_of_loaded_tasks() {
         let limits = Limits { tasks: 3, ..Limits::default() };
         let mut test = TestCore::with(limits, Switches::default());
         for _ in 0..5 {
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_are_brought_back_no_faster_than_the_disk_takes_them() {
+    fn open_tasks_are_loaded_no_faster_than_the_disk_lane_allows() {
         let limits = Limits { lane_jobs: 4, ..Limits::default() };
         let mut test = TestCore::with(limits.clone(), Switches::default());
         for _ in 0..9 {

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_are_due_in_order_once_by_what_they_wait_for() {
+    fn tasks_become_due_in_order_once_after_the_period_of_their_state() {
         let mut register = register();
         for (task, state) in [
             ("submitted", TaskState::Submitted),
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_status_counts_and_an_old_one_does_not() {
+    fn only_the_newest_status_makes_a_task_due() {
         let mut register = register();
         let task = TaskId::from("t");
         register.insert(task.clone(), brief(TaskState::InputRequired, 1_000));

@@ -119,13 +119,13 @@ fn a_stream_goes_on_when_another_instance_continues_its_task() {
     Record { seq: seq.next(), at: 2, event: text("of the other") }.write(&mut lines);
     test.core.input(Input::Shared(SharedAnswer::Followed { task: task.clone(), lines: Ok(lines) }), test.now);
     test.turns();
-    let told = test.take(conn);
-    assert!(told.contains("of the other"), "{told}");
-    assert!(!told.contains("acknowledged"), "each event once: {told}");
+    let received = test.take(conn);
+    assert!(received.contains("of the other"), "{received}");
+    assert!(!received.contains("acknowledged"), "each event once: {received}");
 }
 
 #[test]
-fn a_stream_whose_task_another_instance_has_deleted_is_told() {
+fn a_stream_whose_task_another_instance_has_deleted_gets_an_error() {
     let mut test = owner(&[]);
     let task = test.begin(Dialect::RPC_03, None);
     let watch = crate::task::call::Call::Subscribe { task, after: None };
@@ -140,8 +140,8 @@ fn a_stream_whose_task_another_instance_has_deleted_is_told() {
         }
         test.turns();
     }
-    let told = test.take(conn);
-    assert!(told.contains("-32001"), "{told}");
+    let received = test.take(conn);
+    assert!(received.contains("-32001"), "{received}");
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn asked_inboxes(test: &mut TestCore) -> Vec<TaskId> {
 }
 
 #[test]
-fn the_inbox_is_heard_once_more_when_a_task_comes_to_rest_and_after_a_claim() {
+fn the_inbox_is_read_once_more_when_a_task_becomes_idle_and_after_a_claim() {
     let mut test = owner(&[]);
     let task = test.begin(Dialect::RPC_03, None);
     let answer = |test: &mut TestCore, request: Result<Option<InboxEntry>, StoreError>| {
@@ -274,7 +274,7 @@ fn an_instance_that_is_cut_off_ends_commands_in_the_background() {
 }
 
 #[test]
-fn an_outage_is_told_at_once_and_the_instance_is_not_ready() {
+fn an_outage_of_the_store_is_reported_at_once_and_the_instance_is_not_ready() {
     let mut test = owner(&[]);
     let task = test.begin(Dialect::RPC_03, None);
     test.end_turn();
@@ -297,12 +297,15 @@ fn an_outage_is_told_at_once_and_the_instance_is_not_ready() {
         test.core.input(request.failed(trouble.clone()), test.now);
     }
     test.turns();
-    let told = test.take(conn);
-    assert!(told.contains("503 Service Unavailable") && told.contains("the bucket does not answer"), "{told}");
+    let received = test.take(conn);
+    assert!(
+        received.contains("503 Service Unavailable") && received.contains("the bucket does not answer"),
+        "{received}"
+    );
 }
 
 #[test]
-fn lists_forget_tasks_that_were_deleted_elsewhere_and_refresh_those_in_memory() {
+fn lists_leave_out_tasks_that_other_instances_deleted_and_refresh_those_in_memory() {
     let mut test = owner(&[]);
     let own = test.begin(Dialect::RPC_03, None);
     test.end_turn();

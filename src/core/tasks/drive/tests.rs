@@ -48,7 +48,7 @@ fn a_prompt_is_acknowledged_and_its_turn_begins_when_it_is_synced() {
 }
 
 #[test]
-fn one_sync_is_under_way_and_the_next_takes_all_that_came_meanwhile() {
+fn one_sync_is_under_way_and_the_next_covers_all_later_events() {
     let mut test = shared();
     let task = test.begin(Dialect::RPC_03, None);
     test.holds_loads = true;
@@ -67,12 +67,12 @@ fn one_sync_is_under_way_and_the_next_takes_all_that_came_meanwhile() {
 }
 
 #[test]
-fn a_sync_that_fails_is_tried_again_and_calls_are_told_why() {
+fn a_sync_that_fails_is_tried_again_and_waiting_calls_get_the_reason() {
     let mut test = shared();
     let conn = prompt_held(&mut test);
     answer(&mut test, || StoreError::transient("the bucket does not answer"));
-    let told = test.take(conn);
-    assert!(told.contains("the bucket does not answer"), "{told}");
+    let text = test.take(conn);
+    assert!(text.contains("the bucket does not answer"), "{text}");
     assert!(test.jobs.is_empty());
     test.holds_loads = false;
     test.later(test.limits.store_retry_ms);
@@ -80,7 +80,7 @@ fn a_sync_that_fails_is_tried_again_and_calls_are_told_why() {
 }
 
 #[test]
-fn a_task_that_another_instance_has_claimed_leaves_memory() {
+fn a_task_that_another_instance_has_claimed_is_unloaded() {
     let mut test = shared();
     let task = test.begin(Dialect::RPC_03, None);
     test.holds_loads = true;
@@ -147,7 +147,7 @@ fn the_log_says_who_owns_a_task() {
 }
 
 #[test]
-fn a_task_at_rest_is_read_again_for_every_request() {
+fn an_idle_task_is_read_again_for_every_request() {
     let mut test = shared();
     let task = test.begin(Dialect::RPC_03, None);
     let get = || Call::Get { task: task.clone(), history: None };
@@ -167,7 +167,7 @@ fn a_task_at_rest_is_read_again_for_every_request() {
 
 /// Nobody is shown the cancellation before the store has it, but what runs ends at once.
 #[test]
-fn a_cancel_stops_what_runs_while_the_store_does_not_answer() {
+fn a_cancel_stops_jobs_while_the_store_does_not_answer() {
     let mut test = shared();
     let task = test.begin(Dialect::RPC_03, None);
     let job = test.jobs.last().expect("the model is asked").clone();

@@ -1,10 +1,12 @@
-//! MCP servers that a client names for its task. The log has only their names and URLs; their full configuration, with credentials, is passed
-//! to the shell, which keeps it in memory.
+//! What a client provides for its task: MCP servers, and a key for the model API. Their credentials are passed to the shell, which keeps them
+//! in memory; the log has only the names and URLs of the servers, and whether there is a key.
 
 use crate::base::id::TaskId;
+use crate::base::secret::Secret;
 use crate::core::connections::connection::Peer;
 use crate::core::requests::Caller;
 use crate::core::{Core, Out};
+use crate::limits::access::CLIENT_KEY_CHARS;
 use crate::mcp::config::Server;
 use crate::mcp::config::client::{Client, Request, servers, shown};
 use crate::task::call::Settings;
@@ -44,9 +46,40 @@ impl Core {
     }
 
     /// Passes the servers of a task to the shell.
-    pub(in crate::core) fn hand_over(&mut self, task: &TaskId, servers: Vec<Server>) {
+    pub(in crate::core) fn pass_servers(&mut self, task: &TaskId, servers: Vec<Server>) {
         if !servers.is_empty() {
             self.out.push(Out::ClientServers { task: task.clone(), servers });
+        }
+    }
+
+    /// The key that a request gives. A task has the key of its first message; later messages can only give it again, because a restart has
+    /// dropped it from memory. A task without a key gets none.
+    pub(in crate::core) fn client_key(
+        &self,
+        task: Option<&TaskId>,
+        settings: &Settings,
+    ) -> Result<Option<Secret>, Fault> {
+        let Some(key) = &settings.api_key else {
+            return Ok(None);
+        };
+        if !self.settings.request_policy.client_keys {
+            return Err(Fault::params(
+                "This server takes no API keys from clients; leave apiKey out and use the server's own.",
+            ));
+        }
+        let text = key.reveal();
+        let is_word = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
+        if !is_word || text.len() > CLIENT_KEY_CHARS {
+            return Err(Fault::params("apiKey must be one word: a key for the model API."));
+        }
+        let known = task.and_then(|task| self.tasks.get(task)).map(|loaded| loaded.state.created.client_key);
+        Ok((known != Some(false)).then(|| key.clone()))
+    }
+
+    /// Passes the key of a task to the shell.
+    pub(in crate::core) fn pass_key(&mut self, task: &TaskId, key: Option<Secret>) {
+        if let Some(key) = key {
+            self.out.push(Out::ClientKey { task: task.clone(), key });
         }
     }
 }
@@ -55,7 +88,6 @@ impl Core {
 mod tests {
     use super::*;
     use crate::a2a::{Dialect, Form};
-    use crate::base::secret::Secret;
     use crate::core::test_core::TestCore;
     use crate::mcp::config::client::ClientServers;
     use crate::task::message::Source;

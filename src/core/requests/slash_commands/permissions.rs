@@ -16,7 +16,7 @@ use crate::task::policy::Rule;
 
 impl Core {
     /// Revokes rules, and answers with the remaining ones.
-    pub(super) fn permissions(
+    pub(in crate::core::requests) fn permissions(
         &mut self,
         caller: &Caller,
         task: &TaskId,
@@ -30,7 +30,7 @@ impl Core {
     }
 
     /// Prepares the command: its arguments are replaced by the task and its permissions, or, if it revokes some, by those that were revoked.
-    pub(super) fn prepare_permissions(
+    pub(in crate::core::requests) fn prepare_permissions(
         &mut self,
         command: &mut Invocation,
         about: Option<&TaskId>,
@@ -54,7 +54,7 @@ impl Core {
     }
 
     /// The task that a command is about, if it is about one: the one it names, or the live session.
-    pub(super) fn addressed(&self, execute: &Execute, caller: &Caller) -> Option<TaskId> {
+    pub(in crate::core::requests) fn addressed(&self, execute: &Execute, caller: &Caller) -> Option<TaskId> {
         let (command, _) = self.settings.commands.invoke(&execute.typed).ok()?;
         if command.path.first()? == COMPRESS {
             return execute.about.clone().or_else(|| self.live_session(caller).cloned());

@@ -17,7 +17,7 @@ impl Core {
     /// The task that a command restores or shows: the one that an argument names, by its id or the id of a point; otherwise the one that the
     /// client is at, or the live session. Without these, commands that only list or restore by a point take the task that changed last;
     /// `/undo` and `/redo` take none, because that could be the wrong task.
-    pub(super) fn task_to_restore(
+    pub(in crate::core::requests) fn task_to_restore(
         &self,
         command: &Invocation,
         about: Option<&TaskId>,
@@ -44,7 +44,7 @@ impl Core {
     }
 
     /// Prepares the command: it gets the task and the client before its arguments. Returns the task if the command may change it.
-    pub(super) fn prepare_restore(
+    pub(in crate::core::requests) fn prepare_restore(
         &self,
         command: &mut Invocation,
         name: Name,
@@ -71,7 +71,7 @@ impl Core {
     }
 
     /// Notes that a command restores the task, which begins no turn before the command has ended.
-    pub(super) fn begin_restore(&mut self, task: &TaskId, command: TaskId) {
+    pub(in crate::core::requests) fn begin_restore(&mut self, task: &TaskId, command: TaskId) {
         if let Some(loaded) = self.tasks.get_mut(task) {
             loaded.restored_by = Some(command);
         }
