@@ -15,7 +15,7 @@ use std::collections::HashSet;
 use std::fmt::Write;
 use std::path::PathBuf;
 
-/// The name of `gemini-a2a.v1` for `replay`.
+/// The name of the native dialect (`gemini-a2a.v1`) in [`DIALECTS`].
 const OWN: &str = "own";
 
 fn corpus() -> PathBuf {
@@ -60,7 +60,7 @@ fn tools() -> Tools {
     ])
 }
 
-/// What clients of our own dialect see of the journal.
+/// What clients of the native dialect see of a journal.
 fn own(journal: &[u8]) -> String {
     let mut out = Vec::new();
     let (_, view) = named_views().find(|(name, _)| *name == OWN).expect("our own dialect");
@@ -68,7 +68,7 @@ fn own(journal: &[u8]) -> String {
     String::from_utf8(out).expect("JSON is text")
 }
 
-/// What clients of every other dialect and the model see of the journal.
+/// What clients of every other dialect and the model see of a journal.
 fn seen(name: &str, journal: &[u8]) -> String {
     let tools = tools();
     let records = records(journal);
@@ -100,7 +100,7 @@ fn seen(name: &str, journal: &[u8]) -> String {
 fn journals_of_version_1_are_written_again_as_version_2() {
     for (name, journal) in journals() {
         let old = records(&journal);
-        // The file goes on with lines of version 2.
+        // A file of version 1 that continues with lines of version 2.
         let mut mixed: Vec<u8> = journal.split_inclusive(|byte| *byte == b'\n').take(2).flatten().copied().collect();
         let (mut new, mut begun) = (Vec::new(), 0);
         for record in &old {
@@ -136,8 +136,8 @@ fn journals_of_version_2_are_written_again_as_they_are() {
         servers: "",
         media: ResultMedia::Inside,
     };
-    let told = Value::from(contents(&state.history, &scene)).to_string();
-    assert!(told.contains("stored apart from the log") && told.contains("Media of 60000 bytes"), "{told}");
+    let shown = Value::from(contents(&state.history, &scene)).to_string();
+    assert!(shown.contains("stored apart from the log") && shown.contains("Media of 60000 bytes"), "{shown}");
 }
 
 #[test]
@@ -155,10 +155,10 @@ fn every_event_is_in_the_corpus() {
 }
 
 #[test]
-fn journals_of_version_1_look_as_they_did() {
+fn journals_of_version_1_look_the_same_to_clients_and_the_model() {
     let all: String = journals().iter().map(|(name, journal)| seen(name, journal)).collect();
     let file = corpus().join("expected.txt");
-    // As golden transcripts, if a dialect is changed on purpose.
+    // Written again as golden transcripts are, if a dialect is changed on purpose.
     if std::env::var_os("GOLDEN").is_some_and(|word| word == "write") {
         std::fs::write(&file, &all).expect("the corpus can be written");
     }

@@ -1,7 +1,7 @@
 //! A deterministic simulation of the whole core: clients send in pieces, read slowly, disconnect and resume; workers reorder their
-//! notes, fail, die and report after they were stopped; webhooks are set and deleted and do not always answer; the disk refuses,
-//! tears and loses writes; the clock jumps; the server is killed and restarted. A run is determined by its seed, so a failing run
-//! can be repeated:
+//! notes, fail, die and report after they were stopped; webhooks are set and deleted and do not always answer; writes to the disk fail,
+//! are torn or lost; the clock jumps; the server is killed and restarted. A run is determined by its seed, so a failing run can be
+//! repeated:
 //!
 //!     SIM_SEED=17 cargo test --test sim      one run, with its last steps
 //!     SIM_SEEDS=20000 cargo test --release --test sim
@@ -9,7 +9,7 @@
 //! After every step, everything that a client has received is compared with the journals on disk: streams have no gaps, are in
 //! order, and show only what is written; calls are answered once; a call with effects starts once, after its event is synced;
 //! buffers stay within their limits; webhooks receive every event in order, or the log says which were given up; and at the end
-//! nothing is left over. `ledger.rs` reads the journals, `checker.rs` compares responses and `webhooks.rs` deliveries with them, and
+//! nothing is left over. `journals.rs` reads the journals, `checker.rs` compares responses and `webhooks.rs` deliveries with them, and
 //! `simulation.rs` runs the turns of the loop.
 
 #[path = "sim/checker.rs"]
@@ -22,8 +22,8 @@ mod faulty_store;
 #[path = "support/http.rs"]
 #[allow(dead_code)] // The simulation only reads responses.
 mod http;
-#[path = "sim/ledger.rs"]
-mod ledger;
+#[path = "sim/journals.rs"]
+mod journals;
 #[path = "support/random.rs"]
 mod random;
 #[path = "sim/requests.rs"]
@@ -40,7 +40,7 @@ mod webhooks;
 mod workers;
 
 use checker::Tally;
-use faulty_store::Sabotage;
+use faulty_store::InjectedBug;
 use simulation::Simulation;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
@@ -60,8 +60,8 @@ struct Violation {
     trace: Vec<String>,
 }
 
-fn run(seed: u64, sabotage: Sabotage) -> Result<Simulation, Violation> {
-    let mut simulation = Simulation::new(seed, sabotage);
+fn run(seed: u64, bug: InjectedBug) -> Result<Simulation, Violation> {
+    let mut simulation = Simulation::new(seed, bug);
     match catch_unwind(AssertUnwindSafe(|| simulation.run())) {
         Ok(()) => Ok(simulation),
         Err(panic) => Err(Violation {
@@ -89,7 +89,7 @@ fn no_invariant_is_violated() {
             if seed >= seeds.end {
                 return Ok(());
             }
-            let simulation = run(seed, Sabotage::None).map_err(|violation| (seed, violation))?;
+            let simulation = run(seed, InjectedBug::None).map_err(|violation| (seed, violation))?;
             all.lock().expect("no thread panics while it holds the lock").add(&simulation.tally);
         }
     };
@@ -108,7 +108,7 @@ fn no_invariant_is_violated() {
     assert!(!many || missed.is_empty(), "in no run: {missed:?}");
 }
 
-/// What must have happened in some run; otherwise the runs prove nothing.
+/// What must have happened in at least one run; otherwise the runs prove nothing.
 const EXPECTED: [&str; 36] = [
     "answered while paused",
     "late answer",
@@ -133,7 +133,7 @@ const EXPECTED: [&str; 36] = [
     "computed",
     "task returned",
     "canceled without a record",
-    "stream told of the disk",
+    "stream notified of the disk",
     "request failed by the disk",
     "request timed out",
     "refused as overloaded",
@@ -151,7 +151,7 @@ const EXPECTED: [&str; 36] = [
 #[test]
 fn a_run_can_be_repeated() {
     for seed in [3, 5, 8] {
-        let runs = [(); 2].map(|()| run(seed, Sabotage::None));
+        let runs = [(); 2].map(|()| run(seed, InjectedBug::None));
         let [Ok(one), Ok(two)] = runs else {
             panic!("seed {seed} violates an invariant");
         };
@@ -161,20 +161,20 @@ fn a_run_can_be_repeated() {
 
 #[test]
 fn a_violated_invariant_is_noticed() {
-    for (sabotage, words) in [
-        (Sabotage::WriteBehind, "on disk"),
-        (Sabotage::NoSync, "before its start is safe"),
-        (Sabotage::NoAuditSync, "the audit does not say so"),
-        (Sabotage::Amnesia, "is not found"),
-        (Sabotage::LostFrame, "comes something else"),
-        (Sabotage::LostNote, "something is left over"),
-        (Sabotage::DeafWorker, "was not stopped"),
-        (Sabotage::DeafReceiver, "was never told"),
+    for (bug, words) in [
+        (InjectedBug::WriteBehind, "on disk"),
+        (InjectedBug::NoSync, "before its start is safe"),
+        (InjectedBug::NoAuditSync, "the audit does not say so"),
+        (InjectedBug::ForgetsTasks, "is not found"),
+        (InjectedBug::LostFrame, "comes something else"),
+        (InjectedBug::LostNote, "something is left over"),
+        (InjectedBug::WorkerIgnoresStop, "was not stopped"),
+        (InjectedBug::LostDeliveries, "was never delivered"),
     ] {
-        let noticed = (0..20).any(|seed| match run(seed, sabotage) {
+        let noticed = (0..20).any(|seed| match run(seed, bug) {
             Ok(_) => false,
             Err(violation) => violation.why.contains(words),
         });
-        assert!(noticed, "{sabotage:?} was not noticed");
+        assert!(noticed, "{bug:?} was not noticed");
     }
 }

@@ -30,12 +30,12 @@ mod port;
 mod race;
 #[path = "support/random.rs"]
 mod random;
+#[path = "store_sim/simulation.rs"]
+mod simulation;
 #[path = "store_sim/state.rs"]
 mod state;
 #[path = "store_sim/variant.rs"]
 mod variant;
-#[path = "store_sim/world.rs"]
-mod world;
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -43,10 +43,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use variant::Variant;
 
-/// Runs of the whole protocol.
+/// The number of runs of the whole protocol.
 const SEEDS: u64 = 100;
 
-/// Runs at most until a rule that is left out is noticed.
+/// The number of runs in which a missing rule has to be noticed.
 const BROKEN_SEEDS: u64 = 2_000;
 
 fn number(name: &str) -> Option<u64> {
@@ -54,7 +54,7 @@ fn number(name: &str) -> Option<u64> {
     Some(text.parse().expect("a number"))
 }
 
-/// What many runs did, and which invariants broke in which.
+/// The results of many runs, and the violated invariants with their seeds.
 #[derive(Default)]
 struct Total {
     runs: u64,
@@ -62,7 +62,7 @@ struct Total {
     broken: Vec<(u64, String)>,
 }
 
-/// Runs seeds on all cores, until `enough` of them are broken.
+/// Runs seeds on all cores, until `enough` of them have violated an invariant.
 fn run_seeds(seeds: std::ops::Range<u64>, variant: Variant, enough: usize) -> Total {
     let next = AtomicU64::new(seeds.start);
     let total = Mutex::new(Total::default());
@@ -115,7 +115,7 @@ fn of_two_instances_that_claim_one_task_one_wins() {
         }
         match (race.winners.len(), race.losers) {
             (1, 1) => undisputed += 1,
-            // One has claimed after the other, or was never answered: then the log decides.
+            // One has claimed after the other, or one got no answer: then the log decides.
             _ => unknown += 1,
         }
     }
@@ -123,7 +123,7 @@ fn of_two_instances_that_claim_one_task_one_wins() {
     assert!(undisputed > 500, "{undisputed}");
 }
 
-/// Checks that some seed from `first` on fails without a rule. With `STORE_SEEDS` so many run, and the share that fails is printed.
+/// Checks that some seed from `first` on fails without a rule. With `STORE_SEEDS`, runs that many and prints how many fail.
 fn is_noticed(variant: Variant, first: u64) {
     let all = number("STORE_SEEDS");
     let seeds = all.map_or(first..first + BROKEN_SEEDS, |all| 0..all);
@@ -153,7 +153,7 @@ rules! {
     tools_are_stopped_before_the_segment_that_ends_their_turn: StoppedLate from 316,
 }
 
-/// Of the two halves of the last rule but one, each covers for the other.
+/// Either half of the rule about ids and claims is enough without the other.
 #[test]
 fn random_ids_or_adopted_claims_are_enough() {
     for variant in [Variant::IdsReusedAndAdopted, Variant::NotAdopted] {

@@ -3,6 +3,7 @@
 //! of the request is complete.
 
 pub mod budget;
+mod client_address;
 pub(in crate::core) mod counts;
 #[cfg(feature = "identity")]
 pub mod identity;
@@ -21,7 +22,7 @@ use crate::base::clock::Now;
 use crate::base::http::Request;
 use crate::base::slots::Key;
 use crate::core::Core;
-use crate::core::connections::connection::{Conn, Link, Peer};
+use crate::core::connections::connection::{Link, Peer};
 use crate::core::connections::guard;
 use crate::core::operation::metrics::labels::Refused;
 use crate::limits::access::BUDGETS;
@@ -33,7 +34,7 @@ use crate::task::access::token::{self, Comparison, Hash, RANDOM_BYTES, Tag};
 use crate::task::audit::Kind;
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::message::Source;
-use ::core::net::{IpAddr, SocketAddr};
+use ::core::net::IpAddr;
 use budget::{Budget, Budgets, WrongAttempts};
 use identity::{IdentityProvider, IdentitySetup};
 use presented::Presented;
@@ -274,31 +275,6 @@ impl Access {
         principal.filter(|principal| by.subject.as_ref() == Some(&principal.subject))
     }
 
-    /// The address that a request comes from: that of the peer, or of the client before trusted proxies. A peer at a Unix socket has no
-    /// address; at one that the operator named, a process of our user is a proxy if trusted proxies are configured.
-    fn address(&self, conn: &Conn, request: &Request) -> Option<IpAddr> {
-        let is_local_proxy = conn.link == Link::NamedUnix && conn.is_own_user && !self.proxies.is_empty();
-        if conn.address.is_none() && !is_local_proxy {
-            return None;
-        }
-
-        let is_proxy = |address: &IpAddr| {
-            self.proxies.iter().any(|(network, prefix)| crate::base::address::is_within(*address, *network, *prefix))
-        };
-        let mut address = conn.address.map(|address| address.to_canonical());
-        let forwarded: Vec<&str> = request.headers.list("x-forwarded-for").collect();
-        for text in forwarded.into_iter().rev() {
-            if !address.as_ref().is_none_or(is_proxy) {
-                break;
-            }
-            match forwarded_address(text) {
-                Some(before) => address = Some(before),
-                None => break,
-            }
-        }
-        address
-    }
-
     /// The budgets of a credential. If too many credentials have budgets, full ones are dropped, and then any of another credential.
     fn budgets(&mut self, id: &Arc<str>, rate: Rate, now: Now) -> &mut Budgets {
         if self.budgets.len() >= BUDGETS && !self.budgets.contains_key(id) {
@@ -314,13 +290,6 @@ impl Access {
         }
         budgets
     }
-}
-
-/// An address in `X-Forwarded-For`; some proxies add the port.
-fn forwarded_address(text: &str) -> Option<IpAddr> {
-    let text = text.trim();
-    let with_port = || text.parse().map(|address: SocketAddr| address.ip());
-    text.parse().or_else(|_| with_port()).ok().map(|address: IpAddr| address.to_canonical())
 }
 
 impl KnownCredential {

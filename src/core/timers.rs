@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn timers_come_in_order_of_time_then_of_arming() {
+    fn timers_fire_in_order_of_time_then_of_arming() {
         let mut timers = Timers::default();
         timers.arm(20, Timer::Shutdown);
         timers.arm(10, Timer::Store("b".into()));

@@ -1,8 +1,8 @@
-//! What holds between two turns of the loop, whatever happened before. A module of the core in builds with debug assertions, so that
-//! it sees the core's fields; tests call [`Core::check`] after every turn. Release builds do not contain it.
+//! The invariants of the core, which hold between two turns of the loop. A module of the core in builds with debug assertions, so that it
+//! can read the core's fields; tests call [`Core::check`] after every turn. Release builds do not contain it.
 //!
-//! Two kinds of invariants: the parts agree with each other (a subscription is known to its task and its connection, sums are sums),
-//! and nothing that could go on was forgotten (it is listed, it waits for a timer, or for an answer from outside).
+//! There are two kinds: the parts agree with each other (a subscription is known to its task and its connection, sums are right), and
+//! nothing that could continue was forgotten (it is in a list, or waits for a timer or for an answer from the shell).
 
 use crate::a2a::View;
 use crate::base::id::TaskId;
@@ -15,7 +15,7 @@ use crate::core::tasks::loaded_task::LoadedTask;
 use crate::core::timers::Timer;
 use crate::task::machine::decide::Gate;
 
-/// How much of everything there is.
+/// How many of each thing the core has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub conns: usize,
@@ -33,7 +33,7 @@ pub struct Counts {
 }
 
 impl Core {
-    /// Whether a task is over, recorded or not: then nothing of it may be running without having been stopped.
+    /// Whether a task is over, recorded or not: then all its jobs must have been stopped.
     pub fn is_task_over(&self, task: &TaskId) -> bool {
         self.tasks.get(task).is_some_and(|loaded| loaded.state.is_over())
     }
@@ -158,7 +158,7 @@ impl Core {
         self.check_pages();
     }
 
-    /// The events kept in memory are those that the streams of a task, which have these views, can need.
+    /// The encoded events in memory are those that the streams of a task may need. `views` are the views of these streams.
     fn check_events(&self, loaded: &LoadedTask, mut views: Vec<View>) {
         let events = loaded.kept();
         let mut watched: Vec<View> = loaded.watched().iter().flat_map(|(view, n)| vec![*view; *n]).collect();
@@ -183,7 +183,7 @@ impl Core {
             let id = &hook.target.id;
             let delivery = loaded.deliveries.iter().map(|delivery| delivery.inspect()).find(|(known, _)| *known == id);
             let timer = || Timer::Webhook { task: task.clone(), id: id.clone() };
-            // When the disk has taken what was decided, everything is looked at again.
+            // When the decided events are on disk, all deliveries of the task are checked again.
             let unwritten = !loaded.is_shown() || loaded.listed || loaded.broken.is_some();
             let waits = unwritten || !loaded.owned || self.is_over();
             let scheduled = match delivery {
@@ -199,7 +199,7 @@ impl Core {
     #[cfg(not(feature = "webhooks"))]
     fn check_hooks(&self, _: &TaskId, _: &LoadedTask) {}
 
-    /// A reader that waits for a page is in line or has one coming, and no other has one.
+    /// A reader that is behind is in the queue for a page or has one, and no other reader is.
     fn check_pages(&self) {
         let (held, line) = (self.readers.pages.held(), self.readers.pages.queue());
         assert!(held.len() <= self.settings.limits.pages, "too many pages are held");
@@ -218,7 +218,7 @@ impl Core {
 
     /// Whether a reader could be sent something right now.
     fn can_go_on(&self, sub: &Subscription) -> bool {
-        // One whose task is loaded again waits for that.
+        // A reader whose task is being loaded waits for that.
         let Some(loaded) = self.tasks.get(&sub.task) else {
             return false;
         };
@@ -227,7 +227,7 @@ impl Core {
         if sub.required_sync > loaded.synced || sub.is_encoding() || greeting_pending {
             return false;
         }
-        // Above half of the buffer the socket is sure to take more, and that brings the reader back.
+        // While more than half of the buffer is full, the socket will accept output, and that wakes the reader.
         let has_room = conn.is_some_and(|conn| conn.output.len() < self.settings.limits.tx_bytes / 2);
         match &sub.kind {
             Kind::Once { .. } => false,

@@ -22,10 +22,10 @@ pub struct FailingStore {
     blobs: Arc<FailingBlobs>,
 }
 
-/// What a failing append leaves behind. Either way it is an error, and nothing of it counts.
+/// What a failing append leaves on the disk. In both cases it returns an error, and none of its bytes count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// Nothing: the disk refused.
+    /// Nothing.
     Refused,
     /// Half of the bytes, which stay until the next append or until a restart cuts them.
     Torn,
@@ -34,9 +34,9 @@ pub enum Failure {
 /// How the server stops in a simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crash {
-    /// What was written is there.
+    /// Everything that was written survives.
     Killed,
-    /// Only what was synced is there.
+    /// Only what was synced survives.
     PowerLost,
 }
 
@@ -118,7 +118,7 @@ impl FailingStore {
         self.blobs.fail_reads(times);
     }
 
-    /// Stops the server that used this disk. What it had not written whole is gone.
+    /// Stops the server that uses this disk. Torn writes are lost.
     pub fn crash(&self, how: Crash) {
         let mut disk = self.disk();
         self.blobs.fail_reads(0);

@@ -1,5 +1,5 @@
-//! The world outside a core, for tests that run one without sockets, threads or files. It takes down what the core wants done, and
-//! takes as many bytes as it was told to. The order of a turn is the core's own (`src/core/turn.rs`).
+//! The shell of a core for tests that run it without sockets, threads or files. It records the outputs of the core, and accepts as many
+//! bytes of each connection as the test says. The order of a turn is the core's own (`src/core/turn.rs`).
 
 #![allow(dead_code, reason = "each test target uses a part of it")]
 
@@ -23,24 +23,24 @@ use std::io::IoSlice;
 #[derive(Default)]
 pub struct Outside {
     pub takes: Takes,
-    /// The most that is taken at once, if not 0.
+    /// The most bytes that one write accepts, if not 0.
     pub piece: usize,
     pub outs: Vec<Out>,
-    /// What each connection has taken.
+    /// The bytes that each connection has accepted.
     pub taken: BTreeMap<Key, Vec<u8>>,
-    /// Connections that took less than they were offered.
+    /// Connections that accepted none of the bytes that they were offered.
     pub blocked: Vec<Key>,
     pub closed: Vec<(Key, Close)>,
 }
 
-/// How much connections take.
+/// How many bytes connections accept.
 #[derive(Default)]
 pub enum Takes {
-    /// Nothing: tests look at what waits with [`waiting`].
+    /// None: tests look at the output that waits with [`waiting`].
     #[default]
     Nothing,
     Everything,
-    /// As much as is left for the connection.
+    /// As many as are left in the budget of the connection.
     Budget(BTreeMap<Key, usize>),
 }
 
@@ -69,7 +69,7 @@ impl Shell for Outside {
         Written::Bytes(n)
     }
 
-    /// Tests give the core what a peer sent when they like.
+    /// Does nothing: tests pass the bytes of peers to the core themselves.
     fn read_on(&mut self, _: Key) {}
 
     fn close(&mut self, conn: Key, how: Close, _: Now) {
@@ -83,7 +83,7 @@ impl Outside {
     }
 }
 
-/// What waits for a connection.
+/// The output that waits for a connection.
 pub fn waiting(core: &Core, conn: Key) -> Vec<u8> {
     core.slices(conn).iter().flat_map(|slice| slice.to_vec()).collect()
 }
@@ -94,8 +94,8 @@ pub fn share(setup: &mut Setup, instance: &str) {
     setup.workspace.site.id = Some("w".into());
 }
 
-/// A core with nothing around it: no tools, one model whatever is wished for, one directory, the same ids every time.
-/// Tests begin with it and change what they are about.
+/// The settings of a minimal core: no tools, one model whatever a client names, one directory, the same ids every time. Tests change
+/// what they need.
 pub fn setup(limits: Limits, switches: Switches, now: Now) -> Setup {
     let identity = Identity {
         base_url: "http://localhost/",

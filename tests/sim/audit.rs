@@ -1,4 +1,5 @@
-//! The audit of a run: half of the runs have one. What journals and workers know, the audit knows too, whenever the server is killed.
+//! The audit of a run: half of the runs have one. Everything that is in a journal or was started is also in the audit, whenever the server
+//! is killed.
 
 use super::Simulation;
 use crate::core_harness::failing_store::FailingStore;
@@ -11,7 +12,7 @@ use gemini_a2a::task::audit::entries::{Prompts, Texts};
 use gemini_a2a::task::log::event::Event;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a server that starts finds of its audit.
+/// The settings of the audit for a server that starts with the present file.
 pub fn setup(store: &FailingStore) -> AuditSetup {
     let texts = Texts { redact: Box::new(str::to_owned), prompts: Prompts::Hashed };
     let head = verified(&store.audit()).0.head();

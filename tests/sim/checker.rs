@@ -1,6 +1,6 @@
 //! Checks every response: the whole response is compared with what the journals on disk say it must be.
 
-use crate::ledger::{Ledger, Log};
+use crate::journals::{Journals, Log};
 use crate::requests::{Mode, RequestKind, SentRequest};
 use gemini_a2a::a2a;
 use gemini_a2a::base::id::{Seq, TaskId};
@@ -31,7 +31,7 @@ impl Tally {
 
 /// What the check of a response needs beside the response.
 pub struct Checker<'a> {
-    pub ledger: &'a mut Ledger,
+    pub journals: &'a mut Journals,
     pub tally: &'a mut Tally,
     /// The disk was made to fail in this run, so responses may report it.
     pub disk_failed: bool,
@@ -42,7 +42,7 @@ pub struct Checker<'a> {
 impl Checker<'_> {
     /// Checks a whole response that is not a stream.
     pub fn check_response(&mut self, request: &SentRequest, status: u16, body: &[u8]) {
-        self.ledger.refresh();
+        self.journals.refresh();
         match &request.what {
             RequestKind::Garbage => assert!(matches!(status, 400 | 413 | 431), "{status} for garbage"),
             RequestKind::Nonsense => {
@@ -53,28 +53,28 @@ impl Checker<'_> {
             RequestKind::Card => assert_eq!((status, &json(body)["protocolVersion"]), (200, &"0.3.0".into())),
             RequestKind::Create if status == 201 => {
                 let task = json(body).as_str().expect("an id").into();
-                assert!(self.ledger.log(&task).is_some(), "{task} was shown before it was on disk");
+                assert!(self.journals.log(&task).is_some(), "{task} was shown before it was on disk");
             }
-            RequestKind::AllMetadata => self.listed(status, body),
+            RequestKind::AllMetadata => self.metadata_list(status, body),
             RequestKind::Metadata(task) if status == 200 => {
-                let log = self.ledger.log(task).expect("a task that is shown is on disk");
+                let log = self.journals.log(task).expect("a task that is shown is on disk");
                 let shows = |seq: &Seq| {
                     let state = log.state(*seq).expect("counted down from the last");
-                    a2a::metadata(state, &self.ledger.tools, &a2a::OtherTools::default()).body[..] == *body
+                    a2a::metadata(state, &self.journals.tools, &a2a::OtherTools::default()).body[..] == *body
                 };
                 assert!(log.back_to(request.known).any(|seq| shows(&seq)), "metadata of no state on disk");
             }
             RequestKind::Create | RequestKind::Metadata(_) => {
                 let error = &json(body)["error"];
                 match (status, error.as_str()) {
-                    (404, Some("Task not found")) => self.lost(request),
+                    (404, Some("Task not found")) => self.not_found(request),
                     (503, Some(_)) => self.tally.count("refused as overloaded"),
-                    (500, Some(_)) => self.trouble(request),
+                    (500, Some(_)) => self.storage_error(request),
                     other => panic!("{request:?} was answered with {other:?}"),
                 }
             }
             RequestKind::SetHook { .. } | RequestKind::DropHook(_) => match unwrap(request, body) {
-                Some(_) => self.hooked(request, status),
+                Some(_) => self.webhook_answered(request, status),
                 None => self.refusal(request, status, body),
             },
             RequestKind::Message { .. }
@@ -107,12 +107,12 @@ impl Checker<'_> {
     }
 
     /// A webhook that was set is on disk.
-    fn hooked(&mut self, request: &SentRequest, status: u16) {
+    fn webhook_answered(&mut self, request: &SentRequest, status: u16) {
         assert_eq!(status, 200);
         let RequestKind::SetHook { task, url } = &request.what else {
             return self.tally.count("webhook deleted");
         };
-        let mut log = self.ledger.log(task).into_iter().flat_map(|log| &log.records);
+        let mut log = self.journals.log(task).into_iter().flat_map(|log| &log.records);
         let found = log.any(|record| matches!(&record.event, Event::HookSet { target } if target.url == *url));
         assert!(found, "{request:?} was acknowledged before it was on disk");
         self.tally.count("webhook set");
@@ -131,8 +131,8 @@ impl Checker<'_> {
             RequestKind::Cancel(task) => (None, task.clone()),
             other => panic!("{other:?} was answered with a task"),
         };
-        let (view, ending) = (self.ledger.view, self.ending);
-        let log = self.ledger.log(&task);
+        let (view, ending) = (self.journals.view, self.ending);
+        let log = self.journals.log(&task);
         let log = log.unwrap_or_else(|| panic!("{task} was shown before it was on disk"));
         let suits = |state: &State| match &request.what {
             // A server that ends answers with the task as it stands.
@@ -158,17 +158,17 @@ impl Checker<'_> {
         });
     }
 
-    fn listed(&mut self, status: u16, body: &[u8]) {
+    fn metadata_list(&mut self, status: u16, body: &[u8]) {
         if status == 204 {
             return;
         }
         assert_eq!(status, 200);
         for entry in json(body).as_array().expect("a list") {
             let task: TaskId = entry["id"].as_str().expect("an id").into();
-            let log = self.ledger.log(&task);
+            let log = self.journals.log(&task);
             let log = log.unwrap_or_else(|| panic!("{task} was listed before it was on disk"));
             let was_so = log.states.iter().rev().any(|state| {
-                let shown = a2a::metadata(state, &self.ledger.tools, &a2a::OtherTools::default()).body;
+                let shown = a2a::metadata(state, &self.journals.tools, &a2a::OtherTools::default()).body;
                 json(&shown)["metadata"]["taskState"] == entry["taskState"]
             });
             assert!(was_so, "{task} was listed in a state that is not on disk");
@@ -181,10 +181,10 @@ impl Checker<'_> {
         assert_eq!(answer["id"], request.number, "{request:?}: {status} {answer} answers something else");
         let error = &answer["error"];
         let reason = error["data"]["reason"].as_str().unwrap_or_default();
-        let over = request.task().is_some_and(|task| !self.ledger.is_open(task));
+        let over = request.task().is_some_and(|task| !self.journals.is_open(task));
         let says = matches!(request.what, RequestKind::Message { .. });
         match error["code"].as_i64().expect("an error has a code") {
-            -32001 => self.lost(request),
+            -32001 => self.not_found(request),
             -32002 => assert!(over && matches!(request.what, RequestKind::Cancel(_)), "not cancelable"),
             -32600 => assert!(over && says, "{request:?}: {error}"),
             -32602 if matches!(request.what, RequestKind::SetHook { .. }) => {
@@ -205,24 +205,24 @@ impl Checker<'_> {
                 {
                     self.tally.count("canceled without a record");
                 }
-                self.trouble(request);
+                self.storage_error(request);
             }
             code => panic!("{request:?} was refused with {code}: {error}"),
         }
     }
 
-    /// A stream was told to wait for the disk.
-    pub fn told_of_the_disk(&mut self) {
+    /// A stream got the notice that its events wait for the disk.
+    pub fn disk_notice(&mut self) {
         assert!(self.disk_failed, "a stream waits for a disk that works");
-        self.tally.count("stream told of the disk");
+        self.tally.count("stream notified of the disk");
     }
 
-    fn lost(&mut self, request: &SentRequest) {
+    fn not_found(&mut self, request: &SentRequest) {
         assert_eq!(request.known, Seq(0), "{request:?}: a task that is on disk is not found");
         self.tally.count("task not found");
     }
 
-    fn trouble(&mut self, request: &SentRequest) {
+    fn storage_error(&mut self, request: &SentRequest) {
         assert!(self.disk_failed, "{request:?}: trouble with a disk that works");
         self.tally.count("request failed by the disk");
     }
@@ -263,7 +263,7 @@ impl StreamCheck {
             let begun = self.cursor.is_some();
             assert!(!begun || name == Some("error"), "only errors have no position");
             self.ended = true;
-            checker.ledger.refresh();
+            checker.journals.refresh();
             return checker.refusal(request, 200, data);
         };
         assert_eq!(name, None, "events of 0.3 have no names");
@@ -271,8 +271,8 @@ impl StreamCheck {
         let body = unwrap(request, data).expect("a frame with a position is a result");
         let task = self.task.get_or_insert_with(|| json(body)["id"].as_str().expect("a new task comes first").into());
         let task = task.clone();
-        let (view, tools) = (checker.ledger.view, checker.ledger.tools.clone());
-        let log = checker.ledger.read(&task);
+        let (view, tools) = (checker.journals.view, checker.journals.tools.clone());
+        let log = checker.journals.read(&task);
         assert!(seq.0 <= log.len(), "event {seq} of {task} was seen, but on disk are only {}", log.len());
         if self.cursor.is_none() && starts_over(request) {
             if self.is_snapshot(log, request, seq, body, view) {
@@ -370,12 +370,12 @@ impl StreamCheck {
         let answered = own.any(|record| matches!(record.event, Event::CallAnswered { .. }));
         self.until = Some((turn.unwrap_or(before.turn.number), cursor.next()));
         self.cursor = Some(cursor);
-        let stuck = before.paused && !answered;
+        let is_blocked = before.paused && !answered;
         assert!(
-            !stuck || present(log.state(seq).expect("on disk")).as_deref() == Some(body),
+            !is_blocked || present(log.state(seq).expect("on disk")).as_deref() == Some(body),
             "{request:?}: a prompt behind open questions is answered with the present state"
         );
-        stuck
+        is_blocked
     }
 
     /// The response has ended. Its last frame must have been final, or there was nothing to show.
@@ -388,7 +388,7 @@ impl StreamCheck {
         }
         let task = self.task.as_ref();
         let task = task.unwrap_or_else(|| panic!("{request:?} just stopped"));
-        let log = checker.ledger.read(task);
+        let log = checker.journals.read(task);
         let rests = |seq: Seq| log.state(seq).is_some_and(|s| s.is_idle() || s.is_over());
         match (&request.what, self.snapshot, self.cursor) {
             (RequestKind::Watch { .. }, Some(at), _) => {

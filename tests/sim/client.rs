@@ -9,9 +9,9 @@ use gemini_a2a::base::id::{Seq, TaskId};
 use gemini_a2a::base::slots::Key;
 use std::collections::VecDeque;
 
-/// How a stream ends before its time because the server does.
+/// The comment at the end of a stream that ends because the server restarts.
 const RESTARTING: &[u8] = b": restarting\n";
-/// The comment that tells a stream that it has to wait for the disk.
+/// The comment in a stream whose events wait for the disk.
 const NOTICE: &[u8] = b": The task's journal cannot be written";
 
 #[derive(Default)]
@@ -32,13 +32,13 @@ pub struct Link {
     body: Vec<u8>,
     stream: Option<(StreamCheck, Sse)>,
     pub pace: Pace,
-    /// When it last read something, or nothing was waiting.
+    /// When it last read something, or had nothing to read.
     pub took_at: u64,
     pub side: Sending,
     /// The server has announced that it will close the connection.
     pub last: bool,
-    /// A request was refused and the connection with it, perhaps before the end of the request was sent. The client may send
-    /// that and more all the same.
+    /// A request was refused and the connection will be closed, perhaps before the whole request was sent. The client may still send the
+    /// rest, and more.
     pub refused: bool,
     /// Injected bug: the next frame is lost.
     pub lose_frame: bool,
@@ -47,7 +47,7 @@ pub struct Link {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
     Greedy,
-    /// At most so many bytes per turn.
+    /// At most this many bytes per turn.
     Slow(usize),
     /// Nothing until this turn of the run.
     Stopped(u64),
@@ -142,7 +142,7 @@ impl Link {
                     (StreamCheck::new(request), Sse::default())
                 });
                 if self.body.windows(NOTICE.len()).any(|window| window == NOTICE) {
-                    checker.told_of_the_disk();
+                    checker.disk_notice();
                 }
                 sse.input().append(&mut self.body);
                 check.restarting |= sse.input().windows(RESTARTING.len()).any(|window| window == RESTARTING);

@@ -23,8 +23,8 @@ impl Simulation {
         for _ in 0..20_000 {
             self.now.mono_ms += 7;
             self.now.unix_ms += 7;
-            self.ledger.refresh();
-            let open: Vec<TaskId> = self.ledger.tasks().into_iter().filter(|t| self.ledger.is_open(t)).collect();
+            self.journals.refresh();
+            let open: Vec<TaskId> = self.journals.tasks().into_iter().filter(|t| self.journals.is_open(t)).collect();
             self.cancel(&open);
             self.turn();
             let owed: usize = self.links().map(|link| link.unanswered()).sum();
@@ -42,15 +42,15 @@ impl Simulation {
 
     /// Whether no delivery is due.
     fn is_settled(&self) -> bool {
-        let tasks = self.ledger.tasks().into_iter();
-        let mut logs = tasks.filter_map(|task| self.ledger.log(&task));
+        let tasks = self.journals.tasks().into_iter();
+        let mut logs = tasks.filter_map(|task| self.journals.log(&task));
         logs.all(Webhooks::is_settled)
     }
 
     /// Every receiver has received what it should, or the log says why not.
     pub(super) fn check_webhooks(&mut self) {
-        self.ledger.refresh();
-        let well = self.webhooks.audit(&self.ledger, self.limits.webhook_retries);
+        self.journals.refresh();
+        let well = self.webhooks.check(&self.journals, self.limits.webhook_retries);
         for _ in 0..well {
             self.tally.count("webhook received everything");
         }
@@ -83,7 +83,7 @@ impl Simulation {
             Some(link) if !link.requests.is_empty() => return,
             Some(_) => {}
         }
-        let (request, bytes) = self.composer.cancel(&mut self.chance, &self.ledger, task);
+        let (request, bytes) = self.composer.cancel(&mut self.chance, &self.journals, task);
         self.trace_step(|| format!("client {at} asks: r{} {:?}", request.number, request.what));
         self.clients[at].link.as_mut().expect("just seen").send(request, &bytes);
     }

@@ -4,7 +4,7 @@
 use super::{Simulation, audit};
 use crate::client::{Ending, Link, Pace, Sending};
 use crate::core_harness::failing_store::{Crash, Failure};
-use crate::faulty_store::Sabotage;
+use crate::faulty_store::InjectedBug;
 use crate::setup;
 use gemini_a2a::core::Input;
 use gemini_a2a::core::connections::connection::Peer;
@@ -58,7 +58,7 @@ impl Simulation {
 
     /// Clients cancel an open task while the disk fails, perhaps more than once.
     fn cancel_something(&mut self) {
-        let open: Vec<_> = self.ledger.tasks().iter().filter(|task| self.ledger.is_open(task)).cloned().collect();
+        let open: Vec<_> = self.journals.tasks().iter().filter(|task| self.journals.is_open(task)).cloned().collect();
         let Some(task) = self.chance.pick(&open).cloned() else {
             return;
         };
@@ -68,7 +68,7 @@ impl Simulation {
                 && link.requests.is_empty()
                 && self.chance.percent(60)
             {
-                let (request, bytes) = self.composer.cancel(&mut self.chance, &self.ledger, task.clone());
+                let (request, bytes) = self.composer.cancel(&mut self.chance, &self.journals, task.clone());
                 let said = format!("client {at} asks: r{} {:?}", request.number, request.what);
                 link.send(request, &bytes);
                 self.trace_step(|| said);
@@ -93,7 +93,7 @@ impl Simulation {
         let audit = self.is_audited.then(|| audit::setup(&self.disk.store));
         self.core = setup::core(&self.limits, self.now, self.id_base, audit, self.is_shared);
         self.workers.clear();
-        self.webhooks.lose(&mut self.chance);
+        self.webhooks.crash(&mut self.chance);
         self.lane_jobs.clear();
         self.blocked.clear();
         self.ending = None;
@@ -102,7 +102,7 @@ impl Simulation {
     }
 
     pub(super) fn act(&mut self) {
-        self.ledger.refresh();
+        self.journals.refresh();
         for at in 0..self.clients.len() {
             match &self.clients[at].link {
                 None if self.chance.percent(25) && self.core.has_room(self.now) => self.connect(at),
@@ -118,8 +118,8 @@ impl Simulation {
         let key = self.core.opened(peer, self.now);
         let mut link = Link::new(key, self.now.mono_ms);
         if let Some((task, after)) = self.clients[at].cut.pop() {
-            let (chance, ledger) = (&mut self.chance, &self.ledger);
-            let (request, bytes) = self.composer.watch(chance, ledger, task, Some(after));
+            let (chance, journals) = (&mut self.chance, &self.journals);
+            let (request, bytes) = self.composer.watch(chance, journals, task, Some(after));
             self.tally.count("stream resumed");
             self.trace_step(|| format!("client {at} comes back: {:?}", request.what));
             link.send(request, &bytes);
@@ -137,7 +137,7 @@ impl Simulation {
         if !link.is_open() {
             return;
         }
-        let (request, bytes) = self.composer.random(&mut self.chance, &self.ledger, &self.limits);
+        let (request, bytes) = self.composer.random(&mut self.chance, &self.journals, &self.limits);
         let said = format!("client {at} asks: r{} {:?}", request.number, request.what);
         link.send(request, &bytes);
         self.trace_step(|| said);
@@ -169,7 +169,7 @@ impl Simulation {
         };
         if let Some(link) = &mut self.clients[at].link {
             link.pace = pace;
-            link.lose_frame |= self.disk.sabotage == Sabotage::LostFrame;
+            link.lose_frame |= self.disk.bug == InjectedBug::LostFrame;
         }
     }
 }

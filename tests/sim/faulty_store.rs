@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// A bug that is injected to test that the simulation notices it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sabotage {
+pub enum InjectedBug {
     None,
     /// An append is acknowledged and written with the next one.
     WriteBehind,
@@ -17,36 +17,36 @@ pub enum Sabotage {
     NoSync,
     /// A flush of the audit is acknowledged and not done.
     NoAuditSync,
-    /// After a restart no task is known.
-    Amnesia,
+    /// After a restart the store lists no tasks.
+    ForgetsTasks,
     /// A frame does not arrive.
     LostFrame,
     /// The last note of a worker is lost.
     LostNote,
     /// A worker ignores that it was stopped.
-    DeafWorker,
+    WorkerIgnoresStop,
     /// Deliveries do not arrive.
-    DeafReceiver,
+    LostDeliveries,
 }
 
 pub struct FaultyStore {
     pub store: FailingStore,
-    pub sabotage: Sabotage,
-    /// Acknowledged, not written.
+    pub bug: InjectedBug,
+    /// Lines that were acknowledged and not written.
     late: BTreeMap<TaskId, Vec<u8>>,
 }
 
 impl FaultyStore {
-    pub fn new(sabotage: Sabotage) -> FaultyStore {
-        FaultyStore { store: FailingStore::default(), sabotage, late: BTreeMap::new() }
+    pub fn new(bug: InjectedBug) -> FaultyStore {
+        FaultyStore { store: FailingStore::default(), bug, late: BTreeMap::new() }
     }
 }
 
 impl FaultyStore {
     /// The tasks that a server finds when it starts.
     pub fn known(&self) -> Vec<Known> {
-        match self.sabotage {
-            Sabotage::Amnesia => Vec::new(),
+        match self.bug {
+            InjectedBug::ForgetsTasks => Vec::new(),
             _ => self.store.known(),
         }
     }
@@ -62,7 +62,7 @@ impl Store for FaultyStore {
     }
 
     fn append(&mut self, task: &TaskId, lines: &[u8], open: Openness) -> Result<(), StoreError> {
-        if self.sabotage != Sabotage::WriteBehind {
+        if self.bug != InjectedBug::WriteBehind {
             return self.store.append(task, lines, open);
         }
         let late = self.late.insert(task.clone(), lines.to_vec());

@@ -66,7 +66,7 @@ impl Simulation {
                 continue;
             }
             if self.context_checked.insert(known.task.clone()) && !self.contexts.insert(known.brief.context) {
-                let created = &self.ledger.read(&known.task).last().created;
+                let created = &self.journals.read(&known.task).last().created;
                 let continues = created.parent.is_some() || self.loads_failed;
                 assert!(continues, "{} begins its context anew", known.task);
                 self.tally.count("context continued");

@@ -1,6 +1,6 @@
 //! Random requests of clients as bytes, and what is needed to check their responses.
 
-use crate::ledger::Ledger;
+use crate::journals::Journals;
 use crate::random::Random;
 use gemini_a2a::base::id::{Seq, TaskId};
 use gemini_a2a::limits::Limits;
@@ -101,49 +101,49 @@ impl Composer {
     }
 
     /// A random request. Most requests are about tasks that exist.
-    pub fn random(&mut self, chance: &mut Random, ledger: &Ledger, limits: &Limits) -> (SentRequest, Vec<u8>) {
-        let tasks = ledger.tasks();
-        let open: Vec<TaskId> = tasks.iter().filter(|t| ledger.is_open(t)).cloned().collect();
+    pub fn random(&mut self, chance: &mut Random, journals: &Journals, limits: &Limits) -> (SentRequest, Vec<u8>) {
+        let tasks = journals.tasks();
+        let open: Vec<TaskId> = tasks.iter().filter(|t| journals.is_open(t)).cloned().collect();
         match random_kind(chance, tasks.len(), open.len()) {
-            Kind::NewTask => self.new_task(chance, ledger),
+            Kind::NewTask => self.new_task(chance, journals),
             Kind::Message => {
                 let task = chance.pick(&open).expect("this kind is picked only if a task is open").clone();
-                self.message_to(chance, ledger, task)
+                self.message_to(chance, journals, task)
             }
             Kind::Watch => {
                 let task = any_task(chance, &tasks);
-                let after = random_position(chance, ledger.log(&task).map_or(0, |log| log.len()));
-                self.watch(chance, ledger, task, after)
+                let after = random_position(chance, journals.log(&task).map_or(0, |log| log.len()));
+                self.watch(chance, journals, task, after)
             }
             Kind::Get => {
                 let task = any_task(chance, &tasks);
                 let history = [None, Some(0), Some(2)][chance.below(3)];
                 let params = json!({"id": task, "historyLength": history});
-                self.rpc(chance, ledger, "tasks/get", params, RequestKind::Get { task, history })
+                self.rpc(chance, journals, "tasks/get", params, RequestKind::Get { task, history })
             }
             Kind::Cancel => {
                 let task = any_task(chance, &tasks);
-                self.cancel(chance, ledger, task)
+                self.cancel(chance, journals, task)
             }
             Kind::Create => {
                 let body = json!({"contextId": context(chance)}).to_string();
-                self.plain(chance, ledger, "POST /tasks", &body, RequestKind::Create)
+                self.plain(chance, journals, "POST /tasks", &body, RequestKind::Create)
             }
             Kind::Metadata => {
                 let task = any_task(chance, &tasks);
                 let line = format!("GET /tasks/{task}/metadata");
-                self.plain(chance, ledger, &line, "", RequestKind::Metadata(task))
+                self.plain(chance, journals, &line, "", RequestKind::Metadata(task))
             }
-            Kind::AllMetadata => self.plain(chance, ledger, "GET /tasks/metadata", "", RequestKind::AllMetadata),
-            Kind::Health => self.plain(chance, ledger, "GET /health", "", RequestKind::Health),
-            Kind::Card => self.plain(chance, ledger, "GET /.well-known/agent-card.json", "", RequestKind::Card),
+            Kind::AllMetadata => self.plain(chance, journals, "GET /tasks/metadata", "", RequestKind::AllMetadata),
+            Kind::Health => self.plain(chance, journals, "GET /health", "", RequestKind::Health),
+            Kind::Card => self.plain(chance, journals, "GET /.well-known/agent-card.json", "", RequestKind::Card),
             Kind::SetHook => {
                 let task = any_task(chance, &tasks);
-                self.set_hook(chance, ledger, task)
+                self.set_hook(chance, journals, task)
             }
             Kind::DropHook => {
                 let task = any_task(chance, &tasks);
-                self.drop_hook(chance, ledger, task)
+                self.drop_hook(chance, journals, task)
             }
             Kind::Nonsense => {
                 let nonsense = [
@@ -153,30 +153,30 @@ impl Composer {
                     ("POST /", "[1,2]"),
                 ];
                 let (line, body) = nonsense[chance.below(4)];
-                self.plain(chance, ledger, line, body, RequestKind::Nonsense)
+                self.plain(chance, journals, line, body, RequestKind::Nonsense)
             }
-            Kind::Garbage => self.garbage(chance, ledger, limits),
+            Kind::Garbage => self.garbage(chance, journals, limits),
         }
     }
 
     pub fn watch(
         &mut self,
         chance: &mut Random,
-        ledger: &Ledger,
+        journals: &Journals,
         task: TaskId,
         after: Option<Seq>,
     ) -> (SentRequest, Vec<u8>) {
         let params = json!({ "id": task });
-        self.rpc(chance, ledger, "tasks/resubscribe", params, RequestKind::Watch { task, after })
+        self.rpc(chance, journals, "tasks/resubscribe", params, RequestKind::Watch { task, after })
     }
 
-    pub fn cancel(&mut self, chance: &mut Random, ledger: &Ledger, task: TaskId) -> (SentRequest, Vec<u8>) {
+    pub fn cancel(&mut self, chance: &mut Random, journals: &Journals, task: TaskId) -> (SentRequest, Vec<u8>) {
         let params = json!({ "id": task });
-        self.rpc(chance, ledger, "tasks/cancel", params, RequestKind::Cancel(task))
+        self.rpc(chance, journals, "tasks/cancel", params, RequestKind::Cancel(task))
     }
 
     /// Sets a webhook in version 0.3 or 1.0 of the protocol.
-    fn set_hook(&mut self, chance: &mut Random, ledger: &Ledger, task: TaskId) -> (SentRequest, Vec<u8>) {
+    fn set_hook(&mut self, chance: &mut Random, journals: &Journals, task: TaskId) -> (SentRequest, Vec<u8>) {
         let url = self.address();
         let (method, params) = match chance.percent(30) {
             true => (
@@ -186,10 +186,10 @@ impl Composer {
             false => ("CreateTaskPushNotificationConfig", json!({"taskId": task, "id": hook_id(chance), "url": url})),
         };
         let what = RequestKind::SetHook { task, url };
-        self.rpc(chance, ledger, method, params, what)
+        self.rpc(chance, journals, method, params, what)
     }
 
-    fn drop_hook(&mut self, chance: &mut Random, ledger: &Ledger, task: TaskId) -> (SentRequest, Vec<u8>) {
+    fn drop_hook(&mut self, chance: &mut Random, journals: &Journals, task: TaskId) -> (SentRequest, Vec<u8>) {
         let (method, params) = match chance.percent(50) {
             true => (
                 "tasks/pushNotificationConfig/delete",
@@ -197,7 +197,7 @@ impl Composer {
             ),
             false => ("DeleteTaskPushNotificationConfig", json!({"taskId": task, "id": hook_id(chance)})),
         };
-        self.rpc(chance, ledger, method, params, RequestKind::DropHook(task))
+        self.rpc(chance, journals, method, params, RequestKind::DropHook(task))
     }
 
     /// An address that no other webhook has.
@@ -205,7 +205,7 @@ impl Composer {
         format!("https://r{}.example/", self.next)
     }
 
-    fn new_task(&mut self, chance: &mut Random, ledger: &Ledger) -> (SentRequest, Vec<u8>) {
+    fn new_task(&mut self, chance: &mut Random, journals: &Journals) -> (SentRequest, Vec<u8>) {
         let mut message = self.message(vec![text_part(chance)]);
         if chance.percent(40) {
             message["contextId"] = json!(context(chance));
@@ -213,12 +213,12 @@ impl Composer {
         if chance.percent(5) {
             message["metadata"] = json!({"coderAgent": {"kind": "agent-settings", "workspacePath": "/nowhere"}});
         }
-        self.send(chance, ledger, message, None)
+        self.send(chance, journals, message, None)
     }
 
     /// A message with text, answers to open questions, wrong answers, late answers, or several of these.
-    fn message_to(&mut self, chance: &mut Random, ledger: &Ledger, task: TaskId) -> (SentRequest, Vec<u8>) {
-        let log = ledger.log(&task).expect("an open task is on disk");
+    fn message_to(&mut self, chance: &mut Random, journals: &Journals, task: TaskId) -> (SentRequest, Vec<u8>) {
+        let log = journals.log(&task).expect("an open task is on disk");
         let state = log.last();
         let mut parts = Vec::new();
         for call in state.asked() {
@@ -239,7 +239,7 @@ impl Composer {
         if chance.percent(3) {
             message["contextId"] = json!("another");
         }
-        self.send(chance, ledger, message, Some(task))
+        self.send(chance, journals, message, Some(task))
     }
 
     fn message(&self, parts: Vec<Value>) -> Value {
@@ -249,7 +249,7 @@ impl Composer {
     fn send(
         &mut self,
         chance: &mut Random,
-        ledger: &Ledger,
+        journals: &Journals,
         message: Value,
         task: Option<TaskId>,
     ) -> (SentRequest, Vec<u8>) {
@@ -266,25 +266,25 @@ impl Composer {
             Mode::Wait | Mode::Now => "message/send",
         };
         let what = RequestKind::Message { task, mode, history };
-        self.rpc(chance, ledger, method, params, what)
+        self.rpc(chance, journals, method, params, what)
     }
 
     fn rpc(
         &mut self,
         chance: &mut Random,
-        ledger: &Ledger,
+        journals: &Journals,
         method: &str,
         params: Value,
         what: RequestKind,
     ) -> (SentRequest, Vec<u8>) {
         let body = json!({"jsonrpc": "2.0", "id": self.next, "method": method, "params": params});
-        self.plain(chance, ledger, "POST /", &body.to_string(), what)
+        self.plain(chance, journals, "POST /", &body.to_string(), what)
     }
 
     fn plain(
         &mut self,
         chance: &mut Random,
-        ledger: &Ledger,
+        journals: &Journals,
         line: &str,
         body: &str,
         what: RequestKind,
@@ -294,7 +294,7 @@ impl Composer {
             1 => ("1.1", "Connection: close\r\n"),
             _ => ("1.1", ""),
         };
-        let mut request = self.sent_request(what, ledger, version == "1.0" || !connection.is_empty());
+        let mut request = self.sent_request(what, journals, version == "1.0" || !connection.is_empty());
         let mut line = line.to_owned();
         let mut fields = format!("Host: localhost\r\nUser-Agent: {} sim\r\n{connection}", request.tag());
         if request.streams() && chance.percent(70) {
@@ -332,7 +332,7 @@ impl Composer {
         (request, bytes.into_bytes())
     }
 
-    fn garbage(&mut self, chance: &mut Random, ledger: &Ledger, limits: &Limits) -> (SentRequest, Vec<u8>) {
+    fn garbage(&mut self, chance: &mut Random, journals: &Journals, limits: &Limits) -> (SentRequest, Vec<u8>) {
         let bytes = match chance.below(4) {
             0 => b"this is not HTTP\r\n\r\n".to_vec(),
             1 => {
@@ -345,14 +345,14 @@ impl Composer {
             }
             _ => b"GET / HTTP/1.1\r\nHost : localhost\r\n\r\n".to_vec(),
         };
-        (self.sent_request(RequestKind::Garbage, ledger, true), bytes)
+        (self.sent_request(RequestKind::Garbage, journals, true), bytes)
     }
 
-    fn sent_request(&mut self, what: RequestKind, ledger: &Ledger, closes: bool) -> SentRequest {
+    fn sent_request(&mut self, what: RequestKind, journals: &Journals, closes: bool) -> SentRequest {
         let number = self.next;
         self.next += 1;
         let mut request = SentRequest { number, what, known: Seq(0), closes, accepts_stream: false, start: 0, end: 0 };
-        let log = request.task().and_then(|task| ledger.log(task));
+        let log = request.task().and_then(|task| journals.log(task));
         request.known = Seq(log.map_or(0, |log| log.len()));
         request
     }

@@ -9,8 +9,8 @@ mod invariants;
 use crate::checker::{Checker, Tally};
 use crate::client::{Client, Ending, Pace, Sending};
 use crate::core_harness::{Outside, Takes, waiting};
-use crate::faulty_store::{FaultyStore, Sabotage};
-use crate::ledger::Ledger;
+use crate::faulty_store::{FaultyStore, InjectedBug};
+use crate::journals::Journals;
 use crate::random::Random;
 use crate::requests::Composer;
 use crate::setup;
@@ -46,7 +46,7 @@ pub struct Simulation {
     disk: FaultyStore,
     is_audited: bool,
     is_shared: bool,
-    ledger: Ledger,
+    journals: Journals,
     pub tally: Tally,
     composer: Composer,
     clients: Vec<Client>,
@@ -64,8 +64,9 @@ pub struct Simulation {
     synced: BTreeMap<TaskId, Seq>,
     /// Calls with effects that were started.
     changes: Vec<JobId>,
-    /// The disk was made to fail; and it failed to load a task.
+    /// The disk was made to fail.
     disk_failed: bool,
+    /// A task could not be loaded.
     loads_failed: bool,
     /// Tasks whose context was checked.
     context_checked: BTreeSet<TaskId>,
@@ -78,16 +79,16 @@ pub struct Simulation {
 }
 
 impl Simulation {
-    pub fn new(seed: u64, sabotage: Sabotage) -> Simulation {
+    pub fn new(seed: u64, bug: InjectedBug) -> Simulation {
         let mut chance = Random::new(seed);
         let limits = setup::limits(&mut chance);
         let now = Now { mono_ms: 1_000, unix_ms: 1_767_225_600_000 };
-        let disk = FaultyStore::new(sabotage);
+        let disk = FaultyStore::new(bug);
         let is_audited = seed % 2 == 1;
         let is_shared = seed / 2 % 2 == 1;
         disk.store.share(is_shared);
         Simulation {
-            ledger: Ledger::new(disk.store.clone(), &tools()),
+            journals: Journals::new(disk.store.clone(), &tools()),
             core: setup::core(&limits, now, 0, is_audited.then(|| audit::setup(&disk.store)), is_shared),
             is_audited,
             is_shared,
@@ -195,7 +196,7 @@ impl Simulation {
                 Some((due, _)) if *due <= now.mono_ms => {
                     let (_, body) = worker.notes.pop_front().expect("just seen");
                     let note = Note { job: worker.job.clone(), body };
-                    if self.disk.sabotage == Sabotage::LostNote && note.body.is_last() {
+                    if self.disk.bug == InjectedBug::LostNote && note.body.is_last() {
                         continue;
                     }
                     let said = format!("{} {}: {:.60}", note.job.task, note.job.at, format!("{:?}", note.body));
@@ -213,8 +214,8 @@ impl Simulation {
         for (_, job) in done {
             self.finish_lane_job(job);
         }
-        let deaf = self.disk.sabotage == Sabotage::DeafReceiver;
-        while let Some((delivery, result)) = self.webhooks.done(now.mono_ms, deaf) {
+        let loses_deliveries = self.disk.bug == InjectedBug::LostDeliveries;
+        while let Some((delivery, result)) = self.webhooks.next_outcome(now.mono_ms, loses_deliveries) {
             self.tally.count(match &result {
                 Ok(()) => "delivery succeeded",
                 Err(_) => "delivery failed",
@@ -227,28 +228,28 @@ impl Simulation {
 
     fn finish_lane_job(&mut self, job: LaneJob) {
         let now = self.now;
-        let unlucky = self.turn < TURNS && self.chance.percent(1);
-        self.disk_failed |= unlucky;
+        let fails = self.turn < TURNS && self.chance.percent(1);
+        self.disk_failed |= fails;
         self.trace_step(|| {
             let what = match &job {
                 // It contains a set, whose order differs from run to run.
                 LaneJob::Store(StoreRequest::Measure { .. }) => "Measure".to_owned(),
                 job => format!("{job:?}"),
             };
-            format!("the disk does {what}{}", if unlucky { " and fails" } else { "" })
+            format!("the disk does {what}{}", if fails { " and fails" } else { "" })
         });
         let answer = match job {
             LaneJob::Store(StoreRequest::Sync { task, upto }) => {
-                let result = match self.disk.sabotage {
-                    Sabotage::NoSync => Ok(()),
+                let result = match self.disk.bug {
+                    InjectedBug::NoSync => Ok(()),
                     _ => self.flush(&task),
                 };
                 Input::Synced { task, upto, result }
             }
-            LaneJob::Store(StoreRequest::SyncAudit { upto }) if self.disk.sabotage == Sabotage::NoAuditSync => {
+            LaneJob::Store(StoreRequest::SyncAudit { upto }) if self.disk.bug == InjectedBug::NoAuditSync => {
                 Input::AuditSynced { upto, result: Ok(()) }
             }
-            LaneJob::Store(request) => self.ask_store(request, unlucky),
+            LaneJob::Store(request) => self.ask_store(request, fails),
             LaneJob::Resolve { request, path } => {
                 Input::Resolved { request, site: Err(format!("{path} is not a directory")) }
             }
@@ -260,7 +261,7 @@ impl Simulation {
                 self.tally.count("computed");
                 // Of a request that could not be decoded the id is not known, so that its answer cannot be told from others.
                 match computation.recipient().clone() {
-                    recipient @ Recipient::Subscription(_) if unlucky => {
+                    recipient @ Recipient::Subscription(_) if fails => {
                         Input::Computed { recipient, result: Err("the worker died".into()) }
                     }
                     Recipient::Subscription(_) | Recipient::Connection { .. } => {
@@ -272,16 +273,16 @@ impl Simulation {
         self.core.input(answer, now);
     }
 
-    fn ask_store(&mut self, request: StoreRequest, unlucky: bool) -> Input<'static> {
+    fn ask_store(&mut self, request: StoreRequest, fails: bool) -> Input<'static> {
         let fails = match &request {
             StoreRequest::Page { .. } => {
                 self.tally.count("pages");
-                unlucky
+                fails
             }
             StoreRequest::Load { .. } => {
                 self.tally.count("loads");
-                self.loads_failed |= unlucky;
-                unlucky
+                self.loads_failed |= fails;
+                fails
             }
             _ => false,
         };
@@ -293,7 +294,7 @@ impl Simulation {
 
     fn flush(&mut self, task: &TaskId) -> Result<(), StoreError> {
         self.disk.store.open(task)?.sync()?;
-        let end = Seq(self.ledger.read(task).len());
+        let end = Seq(self.journals.read(task).len());
         self.synced.insert(task.clone(), end);
         Ok(())
     }
@@ -327,7 +328,7 @@ impl Simulation {
                 };
                 self.trace_step(|| format!("{delivery:?} {outcome:?}"));
                 let history = self.limits.webhook_history;
-                self.webhooks.take(delivery, at, outcome, &mut self.ledger, history);
+                self.webhooks.start(delivery, at, outcome, &mut self.journals, history);
             }
             Out::Files(request) => panic!("no client of the simulation looks for files: {request:?}"),
             Out::Blob(request) => panic!("no client of the simulation requests for {request:?}"),
@@ -337,7 +338,7 @@ impl Simulation {
                 assert!(self.started.contains(&job), "stopped before it was started");
                 let (now, chance) = (self.now.mono_ms, &mut self.chance);
                 if let Some(worker) = self.workers.iter_mut().find(|w| w.job == job)
-                    && self.disk.sabotage != Sabotage::DeafWorker
+                    && self.disk.bug != InjectedBug::WorkerIgnoresStop
                 {
                     worker.stop(now, chance);
                 }
@@ -369,7 +370,7 @@ impl Simulation {
         let JobId { task, at } = &job.id;
         self.trace_step(|| format!("start {task} {at}: {:.60}", format!("{:?}", job.work)));
         assert!(self.started.insert(job.id.clone()), "{:?} is started twice", job.id);
-        let log = self.ledger.read(task);
+        let log = self.journals.read(task);
         let record = log.record(*at);
         let record = record.unwrap_or_else(|| panic!("{:?} starts before it is on disk", job.id));
         match &job.work {
@@ -386,8 +387,8 @@ impl Simulation {
                         | Event::Nudged { .. }
                         | Event::Declined { .. }
                 ));
-                self.ledger.refresh();
-                if let Some(history) = self.ledger.history(task, *at)
+                self.journals.refresh();
+                if let Some(history) = self.journals.history(task, *at)
                     && !self.loads_failed
                 {
                     assert_eq!(think.history, history, "{task} has a wrong history");
@@ -440,8 +441,8 @@ impl Simulation {
             let taken = outside.taken.get(&link.key).map(Vec::as_slice).unwrap_or_default();
             // A request that timed out before it was complete: its rest may still be on the way.
             if !link.unsent().is_empty() {
-                let told = [taken, &waiting(&self.core, link.key)].concat();
-                link.refused |= find_last(&told, b"HTTP/1.1 408 ").is_some();
+                let output = [taken, &waiting(&self.core, link.key)].concat();
+                link.refused |= find_last(&output, b"HTTP/1.1 408 ").is_some();
             }
             if !taken.is_empty() {
                 link.took_at = self.now.mono_ms;
@@ -481,7 +482,7 @@ impl Simulation {
 
     fn checker(&mut self) -> Checker<'_> {
         Checker {
-            ledger: &mut self.ledger,
+            journals: &mut self.journals,
             tally: &mut self.tally,
             disk_failed: self.disk_failed,
             ending: self.ending.is_some(),

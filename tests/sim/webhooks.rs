@@ -1,11 +1,11 @@
 //! Deliveries to webhooks, their outcomes, and what the receivers have received. Each registration has its own address, so that
 //! what arrives there can be compared with the log.
 //!
-//! A delivery may arrive, arrive without a response, fail for now or for good, and be cut off by a crash of the server before or
-//! after it arrived. In every case a receiver gets events in order, perhaps some of them twice, and misses only those that the log
-//! marks as given up.
+//! A delivery may arrive, arrive without a response, fail temporarily or permanently, and be interrupted by a crash of the server
+//! before or after it arrived. In every case a receiver gets events in order, perhaps some of them twice, and misses only those that
+//! the log marks as given up.
 
-use crate::ledger::{Ledger, Log};
+use crate::journals::{Journals, Log};
 use crate::random::Random;
 use gemini_a2a::a2a;
 use gemini_a2a::base::id::{ConfigId, Seq, TaskId};
@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 pub struct Webhooks {
     pub pending: Vec<PendingDelivery>,
     /// The events that arrived at each address, in order.
-    heard: BTreeMap<String, Vec<Seq>>,
+    received: BTreeMap<String, Vec<Seq>>,
     /// How often the delivery of each event failed.
     failures: BTreeMap<(String, Seq), u32>,
 }
@@ -59,20 +59,20 @@ impl DeliveryOutcome {
 
 impl Webhooks {
     /// Starts a delivery: it must be the next one that is due according to the log, and the only one of its webhook.
-    pub fn take(
+    pub fn start(
         &mut self,
         delivery: Delivery,
         due: u64,
         outcome: DeliveryOutcome,
-        ledger: &mut Ledger,
+        journals: &mut Journals,
         history: usize,
     ) {
         let Delivery { task, hook, seq, .. } = &delivery;
         let mut others = self.pending.iter().map(|delivery_job| &delivery_job.delivery);
         let twice = others.any(|other| (&other.task, &other.hook) == (task, hook));
         assert!(!twice, "{delivery:?}: one at a time");
-        let tools = ledger.tools.clone();
-        let log = ledger.read(task);
+        let tools = journals.tools.clone();
+        let log = journals.read(task);
         let state = log.last();
         let known = find(state, hook);
         let known = known.unwrap_or_else(|| panic!("{delivery:?} to a webhook that is not on disk"));
@@ -87,12 +87,16 @@ impl Webhooks {
         self.pending.push(PendingDelivery { due, delivery, outcome });
     }
 
-    /// A delivery whose outcome is known by now. `deaf` is the injected bug: nothing arrives.
-    pub fn done(&mut self, now_ms: u64, deaf: bool) -> Option<(Delivery, Result<(), DeliveryError>)> {
+    /// A delivery whose outcome is known by now. `loses_deliveries` is the injected bug: nothing arrives.
+    pub fn next_outcome(
+        &mut self,
+        now_ms: u64,
+        loses_deliveries: bool,
+    ) -> Option<(Delivery, Result<(), DeliveryError>)> {
         let at = self.pending.iter().position(|delivery_job| delivery_job.due <= now_ms)?;
         let PendingDelivery { delivery, outcome, .. } = self.pending.remove(at);
-        if outcome.arrives() && !deaf {
-            self.hear(&delivery);
+        if outcome.arrives() && !loses_deliveries {
+            self.receive(&delivery);
         }
         let failed = |retry| Err(DeliveryError { retry, message: "the receiver is not well".into() });
         let place = (delivery.url.clone(), delivery.seq);
@@ -112,19 +116,19 @@ impl Webhooks {
     }
 
     /// The server has crashed: some of the deliveries under way have arrived, and the server does not learn of it.
-    pub fn lose(&mut self, chance: &mut Random) {
+    pub fn crash(&mut self, chance: &mut Random) {
         for delivery_job in std::mem::take(&mut self.pending) {
             if delivery_job.outcome.arrives() && chance.percent(50) {
-                self.hear(&delivery_job.delivery);
+                self.receive(&delivery_job.delivery);
             }
         }
     }
 
-    fn hear(&mut self, delivery: &Delivery) {
-        let heard = self.heard.entry(delivery.url.clone()).or_default();
-        let before = heard.last().copied().unwrap_or_default();
+    fn receive(&mut self, delivery: &Delivery) {
+        let received = self.received.entry(delivery.url.clone()).or_default();
+        let before = received.last().copied().unwrap_or_default();
         assert!(before <= delivery.seq, "{delivery:?} comes behind {before}");
-        heard.push(delivery.seq);
+        received.push(delivery.seq);
     }
 
     /// Whether nothing is due according to the log.
@@ -134,58 +138,58 @@ impl Webhooks {
 
     /// Compares what arrived with the logs; each delivery has so many retries. Returns the number of registrations that received
     /// everything.
-    pub fn audit(&self, ledger: &Ledger, retries: u32) -> u64 {
-        let mut well = 0;
-        for task in ledger.tasks() {
-            let log = ledger.log(&task).expect("it has events");
+    pub fn check(&self, journals: &Journals, retries: u32) -> u64 {
+        let mut complete = 0;
+        for task in journals.tasks() {
+            let log = journals.log(&task).expect("it has events");
             for record in &log.records {
                 if let Event::HookSet { target } = &record.event {
-                    let told = Told::of(log, record.seq, &target.id);
+                    let registration = Registration::of(log, record.seq, &target.id);
                     let none = Vec::new();
-                    let heard = self.heard.get(&target.url).unwrap_or(&none);
-                    told.compare(&task, heard);
-                    for seq in &told.given_up {
+                    let received = self.received.get(&target.url).unwrap_or(&none);
+                    registration.compare(&task, received);
+                    for seq in &registration.given_up {
                         let failures = self.failures.get(&(target.url.clone(), *seq));
                         let enough = failures.is_some_and(|failures| *failures > retries);
-                        assert!(enough, "{seq} of {task} was given up too early: {told:?}");
+                        assert!(enough, "{seq} of {task} was given up too early: {registration:?}");
                     }
-                    well += u64::from(told.well() && !told.delivered.is_empty());
+                    complete += u64::from(registration.is_complete() && !registration.delivered.is_empty());
                 }
             }
         }
-        well
+        complete
     }
 }
 
-/// What the log says about one registration.
+/// One registration of a webhook, as the log describes it.
 #[derive(Debug)]
-struct Told {
+struct Registration {
     protocol: Protocol,
     /// All events that became due.
-    news: Vec<Seq>,
+    due_events: Vec<Seq>,
     /// Events that were delivered, given up, or not sent because they have no body.
     delivered: Vec<Seq>,
     given_up: Vec<Seq>,
-    void: Vec<Seq>,
+    not_sent: Vec<Seq>,
     suspended: bool,
     /// Events that are still due, or were when the registration ended.
-    owed: Vec<Seq>,
+    still_due: Vec<Seq>,
 }
 
-impl Told {
-    fn of(log: &Log, set: Seq, id: &ConfigId) -> Told {
-        let born = find(log.state(set).expect("on disk"), id).expect("just set");
+impl Registration {
+    fn of(log: &Log, set: Seq, id: &ConfigId) -> Registration {
+        let first = find(log.state(set).expect("on disk"), id).expect("just set");
         let due = |hook: &Hook| -> Vec<Seq> { hook.due.iter().map(|due| due.seq()).collect() };
-        let mut told = Told {
-            protocol: born.target.protocol,
-            news: due(born),
+        let mut registration = Registration {
+            protocol: first.target.protocol,
+            due_events: due(first),
             delivered: Vec::new(),
             given_up: Vec::new(),
-            void: Vec::new(),
+            not_sent: Vec::new(),
             suspended: false,
-            owed: due(born),
+            still_due: due(first),
         };
-        let mut health = born.health.clone();
+        let mut health = first.health.clone();
         for record in &log.records[set.0 as usize..] {
             let ends = match &record.event {
                 Event::HookSet { target } => target.id == *id,
@@ -200,38 +204,38 @@ impl Told {
                 && moved == id
             {
                 if now.health.delivered > health.delivered {
-                    told.delivered.push(*upto);
+                    registration.delivered.push(*upto);
                 } else if now.health.failed > health.failed {
-                    told.given_up.push(*upto);
+                    registration.given_up.push(*upto);
                 } else {
-                    told.void.push(*upto);
+                    registration.not_sent.push(*upto);
                 }
                 health = now.health.clone();
-                told.suspended |= health.suspended;
+                registration.suspended |= health.suspended;
             }
             if let Some(due) = now.due.back().filter(|due| due.seq() == record.seq) {
-                told.news.push(due.seq());
+                registration.due_events.push(due.seq());
             }
-            told.owed = due(now);
+            registration.still_due = due(now);
         }
-        told
+        registration
     }
 
-    fn well(&self) -> bool {
-        self.given_up.is_empty() && self.owed.is_empty()
+    fn is_complete(&self) -> bool {
+        self.given_up.is_empty() && self.still_due.is_empty()
     }
 
-    fn compare(&self, task: &TaskId, heard: &[Seq]) {
-        for seq in heard {
-            assert!(self.news.contains(seq), "{seq} of {task} was no news: {self:?}");
+    fn compare(&self, task: &TaskId, received: &[Seq]) {
+        for seq in received {
+            assert!(self.due_events.contains(seq), "{seq} of {task} was not due: {self:?}");
         }
         for seq in &self.delivered {
-            assert!(heard.contains(seq), "{seq} of {task} was never told: {self:?}");
+            assert!(received.contains(seq), "{seq} of {task} was never delivered: {self:?}");
         }
-        for seq in &self.news {
+        for seq in &self.due_events {
             // In 0.3 a delivery is the current task, which replaces all earlier deliveries.
-            let overtaken = self.protocol == Protocol::V03 && self.news.last() > Some(seq);
-            let outcome = [&self.delivered, &self.given_up, &self.void, &self.owed];
+            let overtaken = self.protocol == Protocol::V03 && self.due_events.last() > Some(seq);
+            let outcome = [&self.delivered, &self.given_up, &self.not_sent, &self.still_due];
             let known = outcome.iter().any(|outcome| outcome.contains(seq));
             let excused = known || overtaken || self.suspended;
             assert!(excused, "nothing became of {seq} of {task}: {self:?}");

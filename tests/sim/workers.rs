@@ -33,7 +33,7 @@ pub fn tools() -> Vec<ToolSpec> {
 /// A running job: the notes that it has yet to send, and when.
 pub struct Worker {
     pub job: JobId,
-    /// It was told to stop.
+    /// It was stopped.
     pub stopped: bool,
     pub notes: VecDeque<(u64, NoteBody)>,
 }
@@ -54,7 +54,7 @@ impl Worker {
         Worker { job: job.id.clone(), stopped: false, notes: notes.collect() }
     }
 
-    /// Tells the job to stop: it may end at once or send its other notes first.
+    /// Stops the job: it may end at once or send its other notes first.
     pub fn stop(&mut self, now_ms: u64, chance: &mut Random) {
         self.stopped = true;
         if chance.percent(60) {

@@ -1,10 +1,10 @@
-//! What an instance does by itself: turns, tools, webhooks, the inbox, heartbeats, the scan, and the end.
+//! What an instance does without a request: turns, tools, webhooks, the inbox, heartbeats, the scan, and the shutdown.
 
 use crate::node::{Guard, Machine, Node, Shared};
 use crate::port::SimPort;
+use crate::simulation::{Event, SECOND, Simulation};
 use crate::state::Call;
 use crate::variant::Variant;
-use crate::world::{Event, SECOND, World};
 use gemini_a2a::bucket::instance::Instance;
 use gemini_a2a::bucket::lifecycle::markers::Marker;
 use gemini_a2a::bucket::lifecycle::scan::Scanned;
@@ -19,7 +19,7 @@ impl Node {
         self.patient.port.sleep(ms).await;
     }
 
-    /// Claims a task and restores it. True if it is ours.
+    /// Claims a task and restores it. Returns whether this instance owns it.
     pub async fn claim(self: &Rc<Node>, by: &Instance<SimPort>, view: &mut Guard) -> bool {
         if self.checked(by.claim(view).await) != Some(true) {
             return false;
@@ -29,21 +29,21 @@ impl Node {
         self.patient.owns(view)
     }
 
-    /// Goes on with a task that has become ours: what was running is interrupted, and the inbox is heard.
+    /// Continues a task that this instance has begun to own: interrupts its turn if a tool was running, and decides the requests in the inbox.
     pub async fn restore(self: &Rc<Node>, view: &mut Guard) {
-        let world = self.world();
+        let simulation = self.simulation();
         let Some(epoch) = view.epoch else {
             return;
         };
         let state = view.state();
         if let Some(turn) = state.turn {
             let has = |call| !state.calls_that_are(call).is_empty();
-            let goes_on = !has(Call::Started) && has(Call::Approved) && world.percent(60);
+            let goes_on = !has(Call::Started) && has(Call::Approved) && simulation.percent(60);
             if state.phase() == Phase::Paused || goes_on {
-                world.spawn(&self.machine, work(self.clone(), view.shared.clone(), epoch, turn));
+                simulation.spawn(&self.machine, work(self.clone(), view.shared.clone(), epoch, turn));
             } else {
-                world.count("interrupted turns", 1);
-                let due = if world.percent(30) { "due" } else { "-" };
+                simulation.count("interrupted turns", 1);
+                let due = if simulation.percent(30) { "due" } else { "-" };
                 let line = format!("interrupted {turn} {due}");
                 if self.append(&self.patient, view, &[line]).await != Some(Append::Done) {
                     return;
@@ -52,33 +52,33 @@ impl Node {
         }
         if self.patient.owns(view) {
             self.hear(view).await;
-            world.spawn(&self.machine, listen(self.clone(), view.shared.clone(), epoch));
+            simulation.spawn(&self.machine, listen(self.clone(), view.shared.clone(), epoch));
             self.settle(view);
         }
     }
 
-    /// Hears everything in the inbox.
+    /// Decides all requests in the inbox.
     pub async fn hear(self: &Rc<Node>, view: &mut Guard) {
         let before = view.tail;
         if let Some(heard) = self.checked(self.patient.handle_requests(view).await).filter(|heard| *heard > 0) {
-            self.world().count("heard requests", heard);
+            self.simulation().count("heard requests", heard);
             self.acknowledged(view, view.tail.0 - before.0);
             self.settle(view);
         }
     }
 
-    /// Delivers what is due, or deletes the markers of what is done.
+    /// Delivers what is due to webhooks; if nothing is due, deletes the markers of the task.
     pub fn settle(self: &Rc<Node>, view: &mut Guard) {
         if !self.patient.owns(view) || !matches!(view.state().phase(), Phase::Rest | Phase::Closed) {
             return;
         }
         if let (true, Some(epoch)) = (view.state().is_due, view.epoch) {
-            self.world().spawn(&self.machine, deliver(self.clone(), view.shared.clone(), epoch));
+            self.simulation().spawn(&self.machine, deliver(self.clone(), view.shared.clone(), epoch));
             return;
         }
         for seq in view.take_obsolete_markers() {
             let (node, task) = (self.clone(), view.task.clone());
-            self.world().spawn(&self.machine, async move { node.patient.delete_marker(&task, seq).await });
+            self.simulation().spawn(&self.machine, async move { node.patient.delete_marker(&task, seq).await });
         }
     }
 
@@ -88,10 +88,10 @@ impl Node {
             return;
         };
         let node = self.clone();
-        self.world().spawn(&self.machine, async move {
+        self.simulation().spawn(&self.machine, async move {
             let is_made = node.patient.compact(&compaction).await.is_ok();
-            node.world().count("joined segments", compaction.segments.len() as u64);
-            if is_made && node.world().variant == Variant::SegmentsDeleted && node.joined(&compaction.name).await {
+            node.simulation().count("joined segments", compaction.segments.len() as u64);
+            if is_made && node.simulation().variant == Variant::SegmentsDeleted && node.joined(&compaction.name).await {
                 for name in &compaction.segments {
                     let _ = node.patient.port.delete(name, None).await;
                 }
@@ -126,9 +126,9 @@ impl Node {
 
 /// The turn of a task, at its owner.
 pub async fn work(node: Rc<Node>, shared: Rc<Shared>, epoch: u64, turn: u64) {
-    let mut steps = node.world().within(1, 4);
+    let mut steps = node.simulation().within(1, 4);
     loop {
-        node.sleep(node.world().pick(&[100, 500, 1_500, 4_000])).await;
+        node.sleep(node.simulation().pick(&[100, 500, 1_500, 4_000])).await;
         let mut view = shared.lock().await;
         if view.epoch != Some(epoch) || view.state().turn != Some(turn) {
             return;
@@ -152,11 +152,11 @@ pub async fn work(node: Rc<Node>, shared: Rc<Shared>, epoch: u64, turn: u64) {
         } else if let Some(call) = ended {
             node.machine.tools.borrow_mut().remove(&(shared.task.clone(), call));
             node.append(&node.patient, &mut view, &[format!("ended {call}")]).await;
-        } else if !(running.is_empty() && asked.is_empty() || steps > 0 && node.world().percent(30)) {
+        } else if !(running.is_empty() && asked.is_empty() || steps > 0 && node.simulation().percent(30)) {
             continue;
         } else if steps > 0 {
             steps -= 1;
-            let lines = next_lines(node.world(), view.state().calls.len());
+            let lines = next_lines(node.simulation(), view.state().calls.len());
             node.append(&node.patient, &mut view, &lines).await;
         } else if running.is_empty() && asked.is_empty() {
             end_turn(&node, &mut view, turn).await;
@@ -166,11 +166,11 @@ pub async fn work(node: Rc<Node>, shared: Rc<Shared>, epoch: u64, turn: u64) {
 }
 
 /// What the model does next.
-fn next_lines(world: &World, calls: usize) -> Vec<String> {
-    let (asked, auto) = (|| format!("asked {}", world.id()), || format!("auto {}", world.id()));
-    match world.below(10) {
-        0..3 => vec![format!("text {}", world.id())],
-        _ if calls > 3 => vec![format!("text {}", world.id())],
+fn next_lines(simulation: &Simulation, calls: usize) -> Vec<String> {
+    let (asked, auto) = (|| format!("asked {}", simulation.id()), || format!("auto {}", simulation.id()));
+    match simulation.below(10) {
+        0..3 => vec![format!("text {}", simulation.id())],
+        _ if calls > 3 => vec![format!("text {}", simulation.id())],
         3..6 => vec![asked()],
         6..8 => vec![asked(), auto()],
         _ => vec![auto()],
@@ -178,7 +178,7 @@ fn next_lines(world: &World, calls: usize) -> Vec<String> {
 }
 
 async fn end_turn(node: &Rc<Node>, view: &mut Guard, turn: u64) {
-    let due = if node.world().percent(30) { "due" } else { "-" };
+    let due = if node.simulation().percent(30) { "due" } else { "-" };
     if node.append(&node.patient, view, &[format!("turn_ended {turn} {due}")]).await == Some(Append::Done) {
         if node.patient.owns(view) {
             node.hear(view).await;
@@ -190,7 +190,7 @@ async fn end_turn(node: &Rc<Node>, view: &mut Guard, turn: u64) {
 /// Starts a tool whose `started` is acknowledged, unless something has happened meanwhile.
 async fn start(node: &Rc<Node>, shared: &Rc<Shared>, epoch: u64, call: u64, sent_at: u64, cut_offs: u64) {
     node.sleep(1).await;
-    node.world().disturb(&node.machine);
+    node.simulation().disturb(&node.machine);
     node.sleep(1).await;
     let mut view = shared.lock().await;
     let confirmed = node.patient.confirm_start(&mut view, epoch, sent_at).await;
@@ -201,13 +201,13 @@ async fn start(node: &Rc<Node>, shared: &Rc<Shared>, epoch: u64, call: u64, sent
     if node.is_cut_off() || node.liveness.borrow().cut_offs() != cut_offs {
         return;
     }
-    node.world().started(call);
-    let ends = node.machine.now_ms() + node.world().pick(&[500, 3_000, 15_000, 60_000, 120_000]);
+    node.simulation().started(call);
+    let ends = node.machine.now_ms() + node.simulation().pick(&[500, 3_000, 15_000, 60_000, 120_000]);
     node.machine.tools.borrow_mut().insert((shared.task.clone(), call), ends);
 }
 
 async fn deliver(node: Rc<Node>, shared: Rc<Shared>, epoch: u64) {
-    node.sleep(node.world().within(500, 40_000)).await;
+    node.sleep(node.simulation().within(500, 40_000)).await;
     let mut view = shared.lock().await;
     let is_due = view.state().is_due && matches!(view.state().phase(), Phase::Rest | Phase::Closed);
     if view.epoch == Some(epoch) && is_due {
@@ -218,10 +218,10 @@ async fn deliver(node: Rc<Node>, shared: Rc<Shared>, epoch: u64) {
     }
 }
 
-/// The owner looks into the inbox while it works.
+/// Reads the inbox of a task at intervals while its owner works on it.
 pub async fn listen(node: Rc<Node>, shared: Rc<Shared>, epoch: u64) {
     loop {
-        node.sleep(node.world().within(900, 2_000)).await;
+        node.sleep(node.simulation().within(900, 2_000)).await;
         let mut view = shared.lock().await;
         if view.epoch != Some(epoch) || !matches!(view.state().phase(), Phase::Working | Phase::Paused) {
             return;
@@ -233,7 +233,7 @@ pub async fn listen(node: Rc<Node>, shared: Rc<Shared>, epoch: u64) {
 async fn scan(node: Rc<Node>) {
     loop {
         let scan_ms = node.patient.times.scan_ms;
-        node.sleep(node.world().within(scan_ms / 2, scan_ms)).await;
+        node.sleep(node.simulation().within(scan_ms / 2, scan_ms)).await;
         if let Some(markers) = node.checked(node.hasty.markers().await) {
             for marker in markers {
                 node.scan_marker(&marker).await;
@@ -264,33 +264,33 @@ async fn beat(node: Rc<Node>) {
     }
 }
 
-/// Stops the tools of an instance that others may take for dead.
+/// Stops the tools of an instance when it is cut off, so that others may take it for dead.
 async fn watch_tools(node: Rc<Node>) {
     loop {
         node.sleep(1_000).await;
         if node.is_cut_off() && !node.machine.tools.borrow().is_empty() {
             node.machine.tools.borrow_mut().clear();
-            node.world().count("stopped when cut off", 1);
+            node.simulation().count("stopped when cut off", 1);
         }
     }
 }
 
-/// The life of an instance; `before` is an earlier one of this host that is known to be over.
+/// Runs an instance; `before` is an earlier instance of this host that is known to have ended.
 pub async fn live(node: Rc<Node>, before: Option<InstanceId>) {
-    let world = node.world().clone();
-    world.spawn(&node.machine, beat(node.clone()));
-    world.spawn(&node.machine, watch_tools(node.clone()));
+    let simulation = node.simulation().clone();
+    simulation.spawn(&node.machine, beat(node.clone()));
+    simulation.spawn(&node.machine, watch_tools(node.clone()));
     while !node.is_ready.get() {
         node.sleep(500).await;
     }
     if let Some(before) = before {
         let _ = node.patient.delete_heartbeat(&before).await;
     }
-    world.spawn(&node.machine, watch_heartbeats(node.clone()));
-    world.spawn(&node.machine, scan(node.clone()));
+    simulation.spawn(&node.machine, watch_heartbeats(node.clone()));
+    simulation.spawn(&node.machine, scan(node.clone()));
 }
 
-/// A planned end: everything that is ours is released.
+/// Shuts an instance down: it releases all its tasks.
 pub async fn drain(node: Rc<Node>) {
     node.is_ready.set(false);
     for shared in node.views() {
@@ -310,10 +310,10 @@ pub async fn drain(node: Rc<Node>) {
     }
     let name = names::heartbeat(node.machine.id.as_str());
     let _ = node.patient.port.delete(&name, None).await;
-    node.world().kill(&node.machine);
+    node.simulation().kill(&node.machine);
 }
 
-impl World {
+impl Simulation {
     pub fn kill(&self, machine: &Rc<Machine>) {
         if machine.is_dead.replace(true) {
             return;
@@ -328,7 +328,7 @@ impl World {
         );
     }
 
-    pub fn restart(self: &Rc<World>, old: &Rc<Node>) {
+    pub fn restart(self: &Rc<Simulation>, old: &Rc<Node>) {
         let before = &old.machine.id;
         let id = match self.variant.reuses_ids() {
             true => before.clone(),

@@ -1,8 +1,8 @@
-//! The invariants. [`Truth`] has the log of every task as the bucket got it, whatever any instance believes.
+//! The invariants. [`Truth`] has the log of every task as the bucket has received it, whatever an instance knows of it.
 
+use crate::simulation::{SECOND, Simulation};
 use crate::state::{Outcome, State};
 use crate::variant::Variant;
-use crate::world::{SECOND, World};
 use gemini_a2a::base::id::{Seq, TaskId};
 use gemini_a2a::bucket::memory::{Request, Response};
 use gemini_a2a::bucket::replica::Phase;
@@ -13,13 +13,13 @@ use std::sync::Arc;
 #[derive(Default)]
 pub struct Truth {
     pub logs: BTreeMap<TaskId, Log>,
-    /// Tasks of which a name was freed.
+    /// Tasks of which an object was deleted, so that its name is free.
     pub freed: BTreeSet<TaskId>,
     /// How often each call started.
     pub starts: BTreeMap<u64, u64>,
-    /// Up to where a process knows a log, so that later reads must show as much.
+    /// The position up to which some process knows each log: later reads must not show less.
     pub known: BTreeMap<TaskId, u64>,
-    /// What clients were told, and when.
+    /// What was acknowledged to clients, and when.
     pub created: BTreeMap<TaskId, u64>,
     pub deleted: BTreeMap<TaskId, u64>,
     pub prompts: BTreeMap<u64, TaskId>,
@@ -39,7 +39,7 @@ impl Truth {
     }
 }
 
-impl World {
+impl Simulation {
     /// A segment was created.
     pub fn landed(&self, task: &TaskId, first: u64, bytes: &Arc<[u8]>) {
         let mut truth = self.truth.borrow_mut();
@@ -101,7 +101,7 @@ impl World {
         }
     }
 
-    /// An instance believes these lines, and may show them to clients.
+    /// An instance has read these lines, and may show them to clients.
     pub fn shown(&self, task: &TaskId, first: u64, lines: &str) {
         let truth = self.truth.borrow();
         let log = truth.logs.get(task).map_or(&[][..], |log| &log.lines);
@@ -141,7 +141,7 @@ impl World {
         }
     }
 
-    /// What must be true when everything has come to rest.
+    /// Checks the invariants that hold when all work has ended.
     pub fn check_end(&self) {
         let truth = self.truth.borrow();
         for (task, log) in truth.logs.iter().filter(|(task, _)| !truth.freed.contains(*task)) {

@@ -1,4 +1,4 @@
-//! What clients ask of an instance.
+//! The requests of clients to an instance.
 
 use crate::behaviour::{listen, work};
 use crate::node::{Guard, Node, SECOND_TIME, folder};
@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// How often a call is decided again because another instance was faster.
 const DECISIONS: usize = 6;
 
-/// What a call finds of a task.
+/// The result of looking for a task.
 pub enum Found {
     /// It exists, and the view is at its tail.
     Task(Guard),
@@ -36,9 +36,9 @@ impl Found {
 }
 
 impl Node {
-    /// Locks a task and reads on.
+    /// Locks a task, and reads its new lines.
     pub async fn find(self: &Rc<Node>, by: &Instance<SimPort>, task: &TaskId, context: &str) -> Found {
-        let began = self.world().now.get();
+        let began = self.simulation().now.get();
         loop {
             let shared = self.view(task, context);
             let mut view = shared.lock().await;
@@ -54,7 +54,7 @@ impl Node {
                 view.unload();
             }
             if read == Read::Current && self.patient.adopt(&mut view) {
-                self.world().count("adopted", 1);
+                self.simulation().count("adopted", 1);
                 self.restore(&mut view).await;
             }
             if view.is_unloaded {
@@ -63,50 +63,50 @@ impl Node {
             if view.is_unloaded || view.state().is_deleted {
                 return Found::Missing;
             }
-            self.world().known(task, view.tail.0);
-            self.world().found(task, began);
+            self.simulation().known(task, view.tail.0);
+            self.simulation().found(task, began);
             return Found::Task(view);
         }
     }
 }
 
 pub async fn get(node: Rc<Node>, task: TaskId, context: String) {
-    let world = node.world();
-    let (began, least) = (world.now.get(), world.truth.borrow().known.get(&task).copied().unwrap_or(0));
+    let simulation = node.simulation();
+    let (began, least) = (simulation.now.get(), simulation.truth.borrow().known.get(&task).copied().unwrap_or(0));
     match node.find(&node.hasty, &task, &context).await {
         Found::Task(view) if view.tail.0 < least => {
-            world.fail(format!("{task}: a read shows {} events, {least} were known before it", view.tail));
+            simulation.fail(format!("{task}: a read shows {} events, {least} were known before it", view.tail));
         }
         Found::Missing => {
-            let truth = world.truth.borrow();
+            let truth = simulation.truth.borrow();
             let was_there = truth.created.get(&task).is_some_and(|at| *at < began);
             if was_there && !truth.is_deleted(&task) {
-                world.fail(format!("{task}: it was acknowledged, not deleted, and is not found"));
+                simulation.fail(format!("{task}: it was acknowledged, not deleted, and is not found"));
             }
         }
         Found::Task(_) | Found::Unknown => {}
     }
 }
 
-/// A follower.
+/// Follows a task for a while.
 pub async fn follow(node: Rc<Node>, task: TaskId, context: String) {
-    for _ in 0..node.world().within(3, 25) {
+    for _ in 0..node.simulation().within(3, 25) {
         if node.find(&node.patient, &task, &context).await.task().is_none() {
             return;
         }
-        node.sleep(node.world().within(500, 6_000)).await;
+        node.sleep(node.simulation().within(500, 6_000)).await;
     }
 }
 
 /// A new task, which continues the newest of its context.
 pub async fn create(node: Rc<Node>, context: String) {
-    let world = node.world().clone();
-    let began = world.now.get();
+    let simulation = node.simulation().clone();
+    let began = simulation.now.get();
     let is_earlier = |task: &TaskId| {
-        let truth = world.truth.borrow();
+        let truth = simulation.truth.borrow();
         truth.logs[task].state.context.as_ref() == Some(&context) && truth.created[task] < began
     };
-    let earlier: Vec<TaskId> = world.truth.borrow().created.keys().cloned().collect();
+    let earlier: Vec<TaskId> = simulation.truth.borrow().created.keys().cloned().collect();
     let earlier: Vec<TaskId> = earlier.into_iter().filter(is_earlier).collect();
     let Some(entries) = node.checked(node.hasty.context(&folder(&context)).await) else {
         return;
@@ -122,22 +122,22 @@ pub async fn create(node: Rc<Node>, context: String) {
             Found::Unknown => return,
         }
     }
-    let task = TaskId::from(format!("t{}", world.id()));
+    let task = TaskId::from(format!("t{}", simulation.id()));
     let shared = node.view(&task, &context);
     let mut view = shared.lock().await;
-    let prompt = world.id();
+    let prompt = simulation.id();
     let is_new = create_at(&node, &mut view, parent.as_ref(), &context, prompt).await;
     if !is_new {
         view.unload();
         node.forget(&shared);
         return;
     }
-    world.count("creations", 1);
-    let mut truth = world.truth.borrow_mut();
-    truth.created.insert(task.clone(), world.now.get());
+    simulation.count("creations", 1);
+    let mut truth = simulation.truth.borrow_mut();
+    truth.created.insert(task.clone(), simulation.now.get());
     truth.prompts.insert(prompt, task.clone());
     if parent.is_none() && earlier.iter().any(|task| !truth.is_deleted(task)) {
-        world.fail(format!("{task}: the context {context} was forgotten, {earlier:?} exist"));
+        simulation.fail(format!("{task}: the context {context} was forgotten, {earlier:?} exist"));
     }
     drop(truth);
     let state = view.state();
@@ -147,7 +147,8 @@ pub async fn create(node: Rc<Node>, context: String) {
     }
 }
 
-/// Entry, marker and first segment, each acknowledged before the next. False if the task does not exist, or if nobody knows.
+/// Creates the entry, the marker and the first segment, each acknowledged before the next. False if the task was not created, or if that is
+/// not known.
 async fn create_at(
     node: &Rc<Node>,
     view: &mut Guard,
@@ -174,25 +175,25 @@ async fn create_at(
     node.append(&node.hasty, view, &lines).await == Some(Append::Done)
 }
 
-/// The turn of a prompt that was acknowledged.
+/// Begins the turn of a prompt that was acknowledged.
 fn begin_work(node: &Rc<Node>, view: &mut Guard) {
     if let (true, Some(epoch), Some(turn)) = (node.patient.owns(view), view.epoch, view.state().turn) {
-        node.world().spawn(&node.machine, work(node.clone(), view.shared.clone(), epoch, turn));
-        node.world().spawn(&node.machine, listen(node.clone(), view.shared.clone(), epoch));
+        node.simulation().spawn(&node.machine, work(node.clone(), view.shared.clone(), epoch, turn));
+        node.simulation().spawn(&node.machine, listen(node.clone(), view.shared.clone(), epoch));
         node.compact(view);
     }
 }
 
 pub async fn prompt(node: Rc<Node>, task: TaskId, context: String) {
-    let world = node.world().clone();
-    let (began, prompt) = (world.now.get(), world.id());
+    let simulation = node.simulation().clone();
+    let (began, prompt) = (simulation.now.get(), simulation.id());
     for _ in 0..DECISIONS {
         let Some(mut view) = node.find(&node.hasty, &task, &context).await.task() else {
             return;
         };
-        world.found(&task, began);
+        simulation.found(&task, began);
         if view.state().phase() != Phase::Rest {
-            world.count("refused prompts", 1);
+            simulation.count("refused prompts", 1);
             return;
         }
         if !node.patient.owns(&view) && !node.claim(&node.hasty, &mut view).await {
@@ -206,8 +207,8 @@ pub async fn prompt(node: Rc<Node>, task: TaskId, context: String) {
         }
         match node.append(&node.hasty, &mut view, &[format!("prompted {prompt}")]).await {
             Some(Append::Done) => {
-                world.found(&task, began);
-                world.truth.borrow_mut().prompts.insert(prompt, task.clone());
+                simulation.found(&task, began);
+                simulation.truth.borrow_mut().prompts.insert(prompt, task.clone());
                 begin_work(&node, &mut view);
                 return;
             }
@@ -248,17 +249,17 @@ impl Wish {
     }
 }
 
-/// Carries a wish out here, by a claim, or through the inbox of the owner.
-pub async fn tell(node: Rc<Node>, task: TaskId, context: String, wish: Wish) {
-    let world = node.world().clone();
-    let (began, request) = (world.now.get(), world.id());
+/// Carries out a client's wish: here, after a claim if that is needed, or through the inbox of the owner.
+pub async fn carry_out(node: Rc<Node>, task: TaskId, context: String, wish: Wish) {
+    let simulation = node.simulation().clone();
+    let (began, request) = (simulation.now.get(), simulation.id());
     for _ in 0..DECISIONS + 2 {
         let Some(mut view) = node.find(&node.hasty, &task, &context).await.task() else {
             return;
         };
-        world.found(&task, began);
+        simulation.found(&task, began);
         if !wish.is_open(&view) {
-            world.count("void at once", 1);
+            simulation.count("void at once", 1);
             return;
         }
         if !node.patient.owns(&view) {
@@ -270,12 +271,12 @@ pub async fn tell(node: Rc<Node>, task: TaskId, context: String, wish: Wish) {
             node.claim(&node.hasty, &mut view).await;
             continue;
         }
-        if matches!(wish, Wish::Cancel { .. }) && world.variant != Variant::StoppedLate {
+        if matches!(wish, Wish::Cancel { .. }) && simulation.variant != Variant::StoppedLate {
             node.machine.stop_tools(&task);
         }
         match node.append(&node.hasty, &mut view, &[wish.line(request)]).await {
             Some(Append::Done) => {
-                world.truth.borrow_mut().requests.insert(request, (task.clone(), Outcome::Effect));
+                simulation.truth.borrow_mut().requests.insert(request, (task.clone(), Outcome::Effect));
                 node.settle(&mut view);
                 return;
             }
@@ -287,8 +288,8 @@ pub async fn tell(node: Rc<Node>, task: TaskId, context: String, wish: Wish) {
 
 /// Sends a wish to the owner, and waits for the answer.
 async fn send(node: &Rc<Node>, context: &str, address: Address, wish: Wish, request: u64, task: TaskId) {
-    let world = node.world();
-    world.count("sent requests", 1);
+    let simulation = node.simulation();
+    simulation.count("sent requests", 1);
     let Some(Sent::Accepted(n)) = node.checked(node.patient.send(&address, &wish.request(request)).await) else {
         return;
     };
@@ -300,13 +301,13 @@ async fn send(node: &Rc<Node>, context: &str, address: Address, wish: Wish, requ
         };
         let requests = &view.state().requests;
         let mut outcome = requests.get(&request).copied();
-        if world.variant == Variant::InboxNotCompared && view.state().heard >= n {
-            // The number that it was told is not the one under which it was heard.
+        if simulation.variant == Variant::InboxNotCompared && view.state().heard >= n {
+            // The request is in the log under another number.
             outcome = requests.get(&(request + SECOND_TIME)).copied().or(outcome);
         }
         if let Some(outcome) = outcome {
-            world.truth.borrow_mut().requests.insert(request, (task.clone(), outcome));
-            world.count(if outcome == Outcome::Effect { "told effect" } else { "told void" }, 1);
+            simulation.truth.borrow_mut().requests.insert(request, (task.clone(), outcome));
+            simulation.count(if outcome == Outcome::Effect { "told effect" } else { "told void" }, 1);
             return;
         }
         if node.patient.owns(&view) {
@@ -317,10 +318,10 @@ async fn send(node: &Rc<Node>, context: &str, address: Address, wish: Wish, requ
     }
 }
 
-/// Deletes a task; a client that is careful does not delete one that another task continues.
+/// Deletes a task. A careful client does not delete a task that another one continues.
 pub async fn delete(node: Rc<Node>, task: TaskId, context: String, is_careful: bool) {
-    let world = node.world().clone();
-    let began = world.now.get();
+    let simulation = node.simulation().clone();
+    let began = simulation.now.get();
     if is_careful {
         let entries = node.checked(node.hasty.context(&folder(&context)).await).unwrap_or_default();
         if entries.iter().any(|entry| entry.parent.as_ref() == Some(&task)) {
@@ -331,7 +332,7 @@ pub async fn delete(node: Rc<Node>, task: TaskId, context: String, is_careful: b
         let Some(mut view) = node.find(&node.hasty, &task, &context).await.task() else {
             return;
         };
-        world.found(&task, began);
+        simulation.found(&task, began);
         if view.state().phase() == Phase::Working {
             return;
         }
@@ -344,9 +345,9 @@ pub async fn delete(node: Rc<Node>, task: TaskId, context: String, is_careful: b
         match node.checked(node.hasty.delete(&mut view).await) {
             Some(Append::Done) => {
                 node.acknowledged(&view, 1);
-                world.count("deletions", 1);
-                let now = world.now.get();
-                world.truth.borrow_mut().deleted.entry(task.clone()).or_insert(now);
+                simulation.count("deletions", 1);
+                let now = simulation.now.get();
+                simulation.truth.borrow_mut().deleted.entry(task.clone()).or_insert(now);
                 return;
             }
             Some(Append::Overtaken | Append::Gone) => {}

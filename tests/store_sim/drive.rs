@@ -3,9 +3,9 @@
 use crate::behaviour::{drain, live};
 use crate::clients::{self, Wish};
 use crate::node::Node;
+use crate::simulation::{Event, SECOND, Simulation};
 use crate::state::Call;
 use crate::variant::Variant;
-use crate::world::{Event, SECOND, World};
 use gemini_a2a::base::id::TaskId;
 use gemini_a2a::bucket::replica::InstanceId;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use std::rc::Rc;
 /// How long clients and faults act.
 const ACTIVE: u64 = 1_300 * SECOND;
 
-/// How long it may take until everything is settled: a death, three grace periods and a scan.
+/// How long it may take until all work has ended: a death is noticed, three grace periods pass, and a scan runs.
 const CALM: u64 = 3_200 * SECOND;
 
 /// Tasks per run.
@@ -27,26 +27,26 @@ pub struct Run {
 }
 
 pub fn run(seed: u64, variant: Variant) -> Run {
-    let world = World::new(seed, variant);
-    for host in 0..world.pick(&[2, 3, 3]) {
-        let node = Node::new(&world, host, InstanceId::from(format!("i{}", world.id())));
-        world.hosts.borrow_mut().push(node.clone());
-        world.spawn(&node.machine, live(node.clone(), None));
+    let simulation = Simulation::new(seed, variant);
+    for host in 0..simulation.pick(&[2, 3, 3]) {
+        let node = Node::new(&simulation, host, InstanceId::from(format!("i{}", simulation.id())));
+        simulation.hosts.borrow_mut().push(node.clone());
+        simulation.spawn(&node.machine, live(node.clone(), None));
     }
-    world.schedule(0, Event::Drive);
-    world.run(ACTIVE);
-    world.calm();
-    world.run(ACTIVE + CALM);
-    if world.broken().is_none() {
-        world.check_end();
+    simulation.schedule(0, Event::Drive);
+    simulation.run(ACTIVE);
+    simulation.calm();
+    simulation.run(ACTIVE + CALM);
+    if simulation.broken().is_none() {
+        simulation.check_end();
     }
-    let run = Run { stats: world.stats(), broken: world.broken() };
-    world.end();
+    let run = Run { stats: simulation.stats(), broken: simulation.broken() };
+    simulation.end();
     run
 }
 
-impl World {
-    /// Nothing is lost any more. At least one instance lives; some are dead for ever.
+impl Simulation {
+    /// Injects no more faults. At least one instance lives; some stay dead.
     fn calm(&self) {
         self.is_calm.set(true);
         let hosts = self.hosts.borrow().clone();
@@ -63,8 +63,8 @@ impl World {
         }
     }
 
-    /// One act of a client or of chance, and the time of the next.
-    pub fn drive(self: &Rc<World>) {
+    /// One random act of a client or one fault; schedules the next.
+    pub fn drive(self: &Rc<Simulation>) {
         if self.is_calm.get() {
             return;
         }
@@ -91,21 +91,21 @@ impl World {
         self.act(x, &node, &up, &known);
     }
 
-    fn act(self: &Rc<World>, x: u64, node: &Rc<Node>, up: &[Rc<Node>], known: &[TaskId]) {
+    fn act(self: &Rc<Simulation>, x: u64, node: &Rc<Node>, up: &[Rc<Node>], known: &[TaskId]) {
         let task = known[self.below(known.len() as u64) as usize].clone();
         let Some((context, turn)) = self.facts(&task) else {
             return;
         };
         let waiting = self.waiting(known);
         let (machine, of, trouble) = (&node.machine, node.clone(), self.trouble);
-        // Percents of trouble: 1.2, 1.0, 0.8 and 0.4 of a hundred acts at 100 %.
+        // Of a hundred acts at the usual rate, 1.2 are pauses, 1.0 kills, 0.8 cut-offs and 0.4 shutdowns.
         let at = |share: u64| 850 + share * trouble / 1_000;
         match x {
             0..260 => self.spawn(machine, clients::prompt(of, task, context)),
             260..560 if !waiting.is_empty() => self.answer_one(node, up, &waiting),
             260..600 => {
                 if let Some(turn) = turn {
-                    self.spawn(machine, clients::tell(of, task, context, Wish::Cancel { turn }));
+                    self.spawn(machine, clients::carry_out(of, task, context, Wish::Cancel { turn }));
                 }
             }
             600..660 => self.spawn(machine, clients::delete(of, task, context, self.percent(40))),
@@ -123,7 +123,7 @@ impl World {
     }
 
     /// Answers an open question, now and then on two instances at once.
-    fn answer_one(self: &Rc<World>, node: &Rc<Node>, up: &[Rc<Node>], waiting: &[(TaskId, u64)]) {
+    fn answer_one(self: &Rc<Simulation>, node: &Rc<Node>, up: &[Rc<Node>], waiting: &[(TaskId, u64)]) {
         let (task, call) = waiting[self.below(waiting.len() as u64) as usize].clone();
         let Some((context, _)) = self.facts(&task) else {
             return;
@@ -134,7 +134,7 @@ impl World {
         }
         for node in nodes {
             let wish = Wish::Answer { call, yes: self.percent(85) };
-            self.spawn(&node.machine, clients::tell(node.clone(), task.clone(), context.clone(), wish));
+            self.spawn(&node.machine, clients::carry_out(node.clone(), task.clone(), context.clone(), wish));
         }
     }
 

@@ -2,17 +2,17 @@
 //! request and after each answer an instance may be paused or killed.
 
 use crate::node::Machine;
+use crate::simulation::{Back, Event, FutureId, MS, SECOND, Simulation};
 use crate::variant::Variant;
-use crate::world::{Back, Event, FutureId, MS, SECOND, World};
 use gemini_a2a::base::id::TaskId;
 use gemini_a2a::bucket::memory::{Request, Response};
 use gemini_a2a::bucket::{ATTEMPT_MS, BucketError, BucketErrorKind, Dated, Deletion, Put, names};
 use std::rc::Rc;
 
-/// The longest that a request is under way: less than the grace period minus the time for which a tail counts as known.
+/// The longest time that a request may take: less than the grace period minus the time for which a tail counts as known.
 const LATEST: u64 = 290 * SECOND;
 
-impl World {
+impl Simulation {
     /// Sends a request of the current future.
     pub fn send(&self, request: Request) {
         let id = self.current.get();

@@ -1,9 +1,9 @@
 //! A simulated instance: its machine, its views of tasks, and its side of the protocol.
 
 use crate::port::SimPort;
+use crate::simulation::{Event, FutureId, MS, Simulation};
 use crate::state::{Call, State};
 use crate::variant::Variant;
-use crate::world::{Event, FutureId, MS, World};
 use gemini_a2a::base::id::{Seq, TaskId};
 use gemini_a2a::bucket::instance::Instance;
 use gemini_a2a::bucket::log::append::Append;
@@ -19,17 +19,17 @@ use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 use std::task::Poll;
 
-/// What dies with a process.
+/// The part of an instance that is lost when its process dies.
 pub struct Machine {
-    pub world: Rc<World>,
+    pub simulation: Rc<Simulation>,
     pub id: InstanceId,
     pub is_dead: Cell<bool>,
     pub paused_until: Cell<u64>,
     /// The end of the last pause.
     pub last_paused: Cell<Option<u64>>,
-    /// It cannot reach the bucket until then.
+    /// The time until which it cannot reach the bucket.
     pub cut_until: Cell<u64>,
-    /// Its clock is faster or slower by so many parts of 10,000.
+    /// The rate of its clock, in parts of 10,000.
     rate: u64,
     /// The tools that run, and when they end by this machine's clock.
     pub tools: RefCell<BTreeMap<(TaskId, u64), u64>>,
@@ -37,7 +37,7 @@ pub struct Machine {
 
 impl Machine {
     pub fn now_ms(&self) -> u64 {
-        self.world.now.get() * self.rate / 10_000 / MS
+        self.simulation.now.get() * self.rate / 10_000 / MS
     }
 
     /// How long `ms` by this machine's clock take.
@@ -63,21 +63,21 @@ pub struct Node {
 }
 
 impl Node {
-    pub fn new(world: &Rc<World>, host: usize, id: InstanceId) -> Rc<Node> {
+    pub fn new(simulation: &Rc<Simulation>, host: usize, id: InstanceId) -> Rc<Node> {
         let machine = Rc::new(Machine {
-            world: world.clone(),
+            simulation: simulation.clone(),
             id: id.clone(),
             is_dead: Cell::new(false),
             paused_until: Cell::new(0),
             last_paused: Cell::new(None),
             cut_until: Cell::new(0),
-            rate: world.within(9_850, 10_150),
+            rate: simulation.within(9_850, 10_150),
             tools: RefCell::default(),
         });
         let instance = |is_patient| {
             let port = SimPort { machine: machine.clone(), is_patient };
-            let rules = world.variant.rules();
-            Instance { rules, ..Instance::new(port, id.clone(), world.variant.times()) }
+            let rules = simulation.variant.rules();
+            Instance { rules, ..Instance::new(port, id.clone(), simulation.variant.times()) }
         };
         let (patient, hasty) = (instance(true), instance(false));
         let views = RefCell::default();
@@ -85,8 +85,8 @@ impl Node {
         Rc::new(Node { machine, host, patient, hasty, liveness: RefCell::default(), is_ready, views })
     }
 
-    pub fn world(&self) -> &Rc<World> {
-        &self.machine.world
+    pub fn simulation(&self) -> &Rc<Simulation> {
+        &self.machine.simulation
     }
 
     pub fn is_cut_off(&self) -> bool {
@@ -114,7 +114,7 @@ impl Node {
     /// What an operation gave, if it ended. Damage is never expected.
     pub fn checked<T>(&self, result: Result<T, Halt>) -> Option<T> {
         if let Err(Halt::Damaged(why)) = &result {
-            self.world().fail(format!("damaged: {why}"));
+            self.simulation().fail(format!("damaged: {why}"));
         }
         result.ok()
     }
@@ -130,12 +130,12 @@ impl Node {
     }
 
     pub fn acknowledged(&self, view: &Guard, records: u64) {
-        self.world().count("acknowledged records", records);
-        self.world().known(&view.task, view.tail.0);
+        self.simulation().count("acknowledged records", records);
+        self.simulation().known(&view.task, view.tail.0);
     }
 }
 
-/// A view and those who wait for it.
+/// A view with a lock, and the futures that wait for it.
 pub struct Shared {
     pub task: TaskId,
     machine: Rc<Machine>,
@@ -165,7 +165,7 @@ impl Shared {
         let mut waits = false;
         poll_fn(move |_| {
             if !waits && shared.is_locked.replace(true) {
-                shared.waiting.borrow_mut().push_back(shared.machine.world.current.get());
+                shared.waiting.borrow_mut().push_back(shared.machine.simulation.current.get());
                 waits = true;
                 return Poll::Pending;
             }
@@ -211,7 +211,7 @@ impl Drop for Guard {
         self.shared.epoch.set(self.epoch);
         *self.shared.view.borrow_mut() = self.view.take();
         match self.shared.waiting.borrow_mut().pop_front() {
-            Some(next) => self.shared.machine.world.schedule(0, Event::Poll(next)),
+            Some(next) => self.shared.machine.simulation.schedule(0, Event::Poll(next)),
             None => self.shared.is_locked.set(false),
         }
     }
@@ -233,7 +233,7 @@ impl Replica for Copy {
 
     fn apply(&mut self, first: Seq, lines: &[u8]) -> Result<Applied, Halt> {
         let lines = std::str::from_utf8(lines).expect("lines are text");
-        self.machine.world.shown(&self.task, first.0, lines);
+        self.machine.simulation.shown(&self.task, first.0, lines);
         let applied = self.state.apply(lines).map_err(Halt::Damaged)?;
         if self.state.turn.is_none() {
             self.machine.stop_tools(&self.task);
@@ -249,7 +249,7 @@ impl Replica for Copy {
         let line = match event {
             StoreEvent::Owned { instance, epoch } => format!("owned {instance} {epoch}\n"),
             StoreEvent::Released => "released\n".to_owned(),
-            StoreEvent::Deleted => format!("deleted {}\n", self.machine.world.id()),
+            StoreEvent::Deleted => format!("deleted {}\n", self.machine.simulation.id()),
         };
         line.into_bytes()
     }
@@ -261,13 +261,13 @@ impl Replica for Copy {
 
 impl RequestHandler for Copy {
     fn handle_request(&mut self, _: Seq, n: u64, request: &[u8]) -> Vec<u8> {
-        let world = &self.machine.world;
+        let simulation = &self.machine.simulation;
         let text = std::str::from_utf8(request).expect("requests are text");
         let words: Vec<&str> = text.split(' ').collect();
         let target: u64 = words[1].parse().expect("a number");
         let mut request = words[2].to_owned();
         let is_known = self.state.requests.contains_key(&request.parse().expect("a number"));
-        if is_known && world.variant == Variant::InboxNotCompared {
+        if is_known && simulation.variant == Variant::InboxNotCompared {
             // Without the rule a request may be there twice: the owner says so, and the reporter takes this for the answer.
             request = (request.parse::<u64>().expect("a number") + SECOND_TIME).to_string();
             return format!("heard {n} {request} void\n").into_bytes();
@@ -277,7 +277,7 @@ impl RequestHandler for Copy {
                 format!("heard {n} {request} effect\nanswered {target} {} {request}\n", words[3])
             }
             "cancel" if self.state.turn == Some(target) => {
-                if world.variant != Variant::StoppedLate {
+                if simulation.variant != Variant::StoppedLate {
                     self.machine.stop_tools(&self.task);
                 }
                 format!("heard {n} {request} effect\ncanceled {target} {request}\n")

@@ -1,9 +1,9 @@
-//! The port of a simulated instance: every operation is an event of the world.
+//! The port of a simulated instance: every operation is an event of the simulation.
 
 use crate::network::segment_of;
 use crate::node::Machine;
+use crate::simulation::Event;
 use crate::variant::Variant;
-use crate::world::Event;
 use gemini_a2a::bucket::memory::{Request, Response};
 use gemini_a2a::bucket::port::Port;
 use gemini_a2a::bucket::{Answer, BucketError, Dated, Deletion, Expect, List, Meta, Object, Page, Put, Version, names};
@@ -29,14 +29,14 @@ macro_rules! answer {
 
 impl SimPort {
     fn request(&self, request: Request) -> impl Future<Output = Answer<Response>> + use<> {
-        let world = self.machine.world.clone();
+        let simulation = self.machine.simulation.clone();
         let mut request = Some(request);
         poll_fn(move |_| {
             if let Some(request) = request.take() {
-                world.send(request);
+                simulation.send(request);
                 return Poll::Pending;
             }
-            let answer = world.take_answer(world.current.get());
+            let answer = simulation.take_answer(simulation.current.get());
             Poll::Ready(answer.expect("a future is polled when its answer is there"))
         })
     }
@@ -65,7 +65,7 @@ impl Port for SimPort {
     async fn get(&self, name: &str) -> Answer<Option<Object>> {
         let answer = answer!(Response::Get, self.request(Request::Get { name: name.to_owned() }).await);
         match answer {
-            Ok(Dated { value: None, unix_ms }) if self.machine.world.variant == Variant::SegmentsDeleted => {
+            Ok(Dated { value: None, unix_ms }) if self.machine.simulation.variant == Variant::SegmentsDeleted => {
                 Ok(Dated { value: self.joined(name).await?, unix_ms })
             }
             answer => answer,
@@ -97,17 +97,17 @@ impl Port for SimPort {
             if std::mem::replace(&mut is_waiting, true) {
                 return Poll::Ready(());
             }
-            let world = &machine.world;
-            world.schedule(machine.duration(ms), Event::Poll(world.current.get()));
+            let simulation = &machine.simulation;
+            simulation.schedule(machine.duration(ms), Event::Poll(simulation.current.get()));
             Poll::Pending
         })
     }
 
     fn random(&self, limit: u64) -> u64 {
-        self.machine.world.below(limit)
+        self.machine.simulation.below(limit)
     }
 
     fn gives_up(&self, tries: u32) -> bool {
-        !self.is_patient && tries > 1 && self.machine.world.percent(30)
+        !self.is_patient && tries > 1 && self.machine.simulation.percent(30)
     }
 }

@@ -1,8 +1,8 @@
 //! Two instances that claim the same task at the same tail.
 
 use crate::node::Node;
+use crate::simulation::{MS, SECOND, Simulation};
 use crate::variant::Variant;
-use crate::world::{MS, SECOND, World};
 use gemini_a2a::base::id::{Seq, TaskId};
 use gemini_a2a::bucket::replica::InstanceId;
 use std::cell::{Cell, RefCell};
@@ -11,9 +11,9 @@ use std::rc::Rc;
 /// What one run did.
 #[derive(Default)]
 pub struct Race {
-    /// The instances that were told that the task is theirs, and in which epoch.
+    /// The instances whose claim has succeeded, and in which epoch.
     pub winners: Vec<(String, u64)>,
-    /// How many were told that it is not.
+    /// How many claims have failed.
     pub losers: usize,
     /// The owners that the log names, in order, and their epochs.
     pub owners: Vec<(String, u64)>,
@@ -22,26 +22,26 @@ pub struct Race {
 
 /// Both instances know the same tail before one of them claims, unless the store answers one of them late.
 pub fn run(seed: u64) -> Race {
-    let world = World::new(seed, Variant::Whole);
+    let simulation = Simulation::new(seed, Variant::Whole);
     let nodes: Vec<Rc<Node>> =
-        (0..2).map(|host| Node::new(&world, host, InstanceId::from(format!("i{host}")))).collect();
-    world.hosts.borrow_mut().clone_from(&nodes);
+        (0..2).map(|host| Node::new(&simulation, host, InstanceId::from(format!("i{host}")))).collect();
+    simulation.hosts.borrow_mut().clone_from(&nodes);
     let (task, race) = (TaskId::from("t"), Rc::new(RefCell::new(Race::default())));
     let readers = Rc::new(Cell::new(0));
-    world.spawn(&nodes[0].machine, create(nodes[0].clone(), task.clone()));
-    world.run(100 * SECOND);
+    simulation.spawn(&nodes[0].machine, create(nodes[0].clone(), task.clone()));
+    simulation.run(100 * SECOND);
     for node in &nodes {
-        world.spawn(&node.machine, claim(node.clone(), task.clone(), readers.clone(), race.clone()));
+        simulation.spawn(&node.machine, claim(node.clone(), task.clone(), readers.clone(), race.clone()));
     }
-    world.run(400 * SECOND);
+    simulation.run(400 * SECOND);
     let mut result = std::mem::take(&mut *race.borrow_mut());
-    if let Some(log) = world.truth.borrow().logs.get(&task) {
+    if let Some(log) = simulation.truth.borrow().logs.get(&task) {
         let words = log.lines.iter().map(|line| line.split(' ').collect::<Vec<_>>());
         let owned = words.filter(|words| words[0] == "owned");
         result.owners = owned.map(|words| (words[1].to_owned(), words[2].parse().expect("a number"))).collect();
     }
-    result.broken = world.broken();
-    world.end();
+    result.broken = simulation.broken();
+    simulation.end();
     result
 }
 
@@ -62,14 +62,14 @@ async fn claim(node: Rc<Node>, task: TaskId, readers: Rc<Cell<usize>>, race: Rc<
         return;
     }
     readers.set(readers.get() + 1);
-    let world = node.world().clone();
+    let simulation = node.simulation().clone();
     for _ in 0..2_000 {
         if readers.get() == 2 {
             break;
         }
         node.sleep(10).await;
     }
-    node.sleep(world.below(20 * MS) / MS).await;
+    node.sleep(simulation.below(20 * MS) / MS).await;
     match node.checked(node.patient.claim(&mut view).await) {
         Some(true) => {
             let epoch = view.epoch.expect("it has claimed the task");

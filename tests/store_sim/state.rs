@@ -12,7 +12,7 @@ pub enum Call {
     Ended,
 }
 
-/// What a request of a client came to.
+/// The outcome of a client's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Effect,
@@ -32,7 +32,7 @@ pub struct State {
     pub is_released: bool,
     pub is_closed: bool,
     pub is_deleted: bool,
-    /// A webhook is to be told something.
+    /// A delivery to a webhook is due.
     pub is_due: bool,
     pub calls: BTreeMap<u64, Call>,
     pub requests: BTreeMap<u64, Outcome>,
@@ -69,7 +69,7 @@ impl State {
         self.calls.iter().filter(|(_, call)| **call == state).map(|(id, _)| *id).collect()
     }
 
-    /// Applies lines, and says what is impossible about them.
+    /// Applies lines. The error says which invariant they violate.
     pub fn apply(&mut self, lines: &str) -> Result<Applied, String> {
         let mut applied = Applied::Other;
         for line in lines.lines() {

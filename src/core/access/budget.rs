@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_gives_its_burst_and_then_its_share() {
+    fn a_budget_gives_its_burst_and_is_then_refilled_with_time() {
         let mut budget = Budget::new(600, 3, at(0));
         for _ in 0..3 {
             assert_eq!(budget.take(at(0)), Ok(()));
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_addresses_are_remembered() {
+    fn the_number_of_remembered_addresses_is_limited() {
         let mut wrong = WrongAttempts::default();
         for n in 0..(ADDRESSES as u32 + 100) {
             wrong.count(Some(IpAddr::V4(n.into())), at(u64::from(n)));

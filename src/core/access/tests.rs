@@ -1,4 +1,4 @@
-//! Requests to a server that knows its clients by their credentials, from their bytes to their answers.
+//! Requests to a server in the mode `token`, from their bytes to their answers.
 
 mod limits;
 mod ownership;
@@ -48,7 +48,7 @@ pub struct Server {
     pub test: TestCore,
 }
 
-/// What was answered.
+/// The answer to a request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
     pub status: u16,
@@ -126,7 +126,7 @@ impl Server {
         self.test.turns();
     }
 
-    /// What waits for a connection, which takes it.
+    /// Takes the output that waits for a connection.
     pub fn take(&mut self, key: Key) -> String {
         self.test.take(key)
     }
@@ -151,13 +151,13 @@ impl Server {
         answer
     }
 
-    /// The credentials file is changed and looked at.
+    /// Changes the credentials file, and lets the server check it.
     pub fn change(&mut self, credentials: &[Value]) {
         self.test.credentials = Some(Ok(file(credentials)));
         self.test.later(CREDENTIALS_CHECK_MS);
     }
 
-    /// The requests that the access log was told of since the last look.
+    /// The requests that were written to the access log since the last call.
     pub fn logged(&mut self) -> Vec<Exchange> {
         self.test.accesses.drain(..).map(|entry| entry.exchange).collect()
     }

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_addresses_are_counted_apart() {
+    fn the_number_of_addresses_that_are_counted_apart_is_limited() {
         let mut refusals = Refusals::default();
         for n in 0..AUDIT_ADDRESSES {
             assert!(refusals.count(Kind::Denied, n.to_string().as_str().into(), "host", at(0)).is_some());

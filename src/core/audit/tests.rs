@@ -1,3 +1,5 @@
+//! The entries of the audit, and what waits for them.
+
 use super::*;
 use crate::a2a::{Dialect, Switches};
 use crate::core::connections::connection::Peer;
@@ -223,7 +225,7 @@ fn while_the_audit_cannot_be_written_nothing_starts_and_everything_can_be_read()
 }
 
 #[test]
-fn a_new_task_that_the_audit_cannot_tell_of_is_refused() {
+fn a_new_task_whose_audit_entry_cannot_be_written_is_refused() {
     let mut test = audited();
     test.turns();
     test.store.fail_audit(1);
@@ -308,7 +310,7 @@ fn refused_peers_are_counted_per_minute() {
 }
 
 #[test]
-fn refusals_wait_in_numbers_while_the_audit_cannot_be_written() {
+fn refusals_are_only_counted_while_the_audit_cannot_be_written() {
     let mut test = audited();
     test.store.fail_audit(u32::MAX);
     test.turns();
@@ -326,7 +328,7 @@ fn refusals_wait_in_numbers_while_the_audit_cannot_be_written() {
 }
 
 #[test]
-fn a_task_is_deleted_after_the_audit_says_so() {
+fn a_task_is_deleted_after_its_audit_entry_was_written() {
     let mut test = audited();
     let task = test.begin(Dialect::RPC_03, None);
     test.end_turn();
@@ -343,7 +345,7 @@ fn a_task_is_deleted_after_the_audit_says_so() {
 
 /// Another task may continue it, of which this instance knows nothing.
 #[test]
-fn what_a_shared_store_refuses_to_delete_is_left_for_hours_and_audited_once_it_is_deleted() {
+fn a_deletion_that_a_shared_store_refuses_is_retried_after_hours_and_audited_when_done() {
     let mut test = audited_with(|setup| core_harness::share(setup, "a"));
     test.flushes = true;
     let task = test.begin(Dialect::RPC_03, None);
@@ -386,7 +388,7 @@ fn a_client_that_deletes_a_task_of_a_shared_store_is_in_the_audit_once() {
 }
 
 #[test]
-fn a_rule_is_saved_after_the_audit_says_so() {
+fn a_rule_is_saved_after_its_audit_entry_was_written() {
     let mut test = audited();
     let task = test.begin(Dialect::RPC_03, None);
     let rule: Rule = serde_json::from_value(json!({"toolName": "glob", "decision": "allow"})).expect("a rule");

@@ -200,7 +200,7 @@ fn a_worker_that_fails_is_reported_to_the_client() {
 }
 
 #[test]
-fn what_workers_have_counts_and_delays_the_end() {
+fn the_memory_of_computations_counts_and_shutdown_waits_for_them() {
     let mut test = test();
     test.core.settings.limits.inline_body_bytes = 150;
     let body = prompt("1", "message/send");

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_have_a_share_of_their_own() {
+    fn connections_of_other_users_have_their_own_limit() {
         let mut test = test(10, 3);
         let strangers: Vec<Key> = (0..3).filter_map(|_| connect(&mut test, Peer::Stranger)).collect();
         assert_eq!(strangers.len(), 3);

@@ -256,8 +256,8 @@ mod tests {
         {
             let mut client = Client::new(Peer::MaybeTool);
             assert_eq!(client.send(&post()).0, 1);
-            let (_, told) = client.found(identity);
-            assert!(matches!(told.as_slice(), [told] if told.contains(words)), "{told:?}");
+            let (_, logged) = client.found(identity);
+            assert!(matches!(logged.as_slice(), [logged] if logged.contains(words)), "{logged:?}");
             let answer = client.answer();
             assert!(answer.starts_with("HTTP/1.1 403") && answer.contains(words), "{answer}");
             assert!(answer.contains("Connection: close"), "{answer}");
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_is_never_a_mere_read() {
+    fn opening_a_socket_is_never_treated_as_a_read() {
         let elsewhere = JOIN.replace("/ws", "/listCommands");
         let health = JOIN.replace("/ws", "/health");
         for join in [JOIN, &elsewhere, &health] {
@@ -334,8 +334,8 @@ mod tests {
         client.test.now.mono_ms += limit - 1;
         assert_eq!(refused(&mut client), [""; 0]);
         client.test.now.mono_ms += 1;
-        let told = refused(&mut client);
-        assert!(matches!(told.as_slice(), [told] if told.contains("12 connections")), "{told:?}");
+        let logged = refused(&mut client);
+        assert!(matches!(logged.as_slice(), [logged] if logged.contains("12 connections")), "{logged:?}");
         assert_eq!(client.test.core.connections.refused(), 13);
     }
 }

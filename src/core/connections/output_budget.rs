@@ -175,12 +175,12 @@ mod tests {
         let key = core.opened(Peer::SameUser, now);
         core.received(key, request.as_bytes(), now);
         turn(core, store, now);
-        let text = told(core, key);
+        let text = waiting_output(core, key);
         (key, text.lines().next().unwrap_or_default().to_owned())
     }
 
     #[test]
-    fn unread_answers_are_bounded_and_reading_clients_are_served() {
+    fn the_memory_of_unread_answers_is_limited_and_reading_clients_are_served() {
         let limits = Limits { output_bytes_total: 100_000, ..Limits::default() };
         let mut core = Core::new(core_harness::setup(limits.clone(), Switches::default(), NOW));
         let mut store = FailingStore::default();
@@ -201,8 +201,8 @@ mod tests {
         let (reader, first) = ask(&mut core, &mut store, &get, NOW);
         assert_eq!(first, FINE);
         let asked: Vec<(Key, String)> = (0..20).map(|_| ask(&mut core, &mut store, &get, NOW)).collect();
-        let told: Vec<bool> = asked.iter().map(|(_, head)| head == FINE).collect();
-        assert_eq!(told, [[true; 3].as_slice(), &[false; 17]].concat());
+        let accepted: Vec<bool> = asked.iter().map(|(_, head)| head == FINE).collect();
+        assert_eq!(accepted, [[true; 3].as_slice(), &[false; 17]].concat());
         assert_eq!(asked[19].1, LATER);
         assert_eq!(ask(&mut core, &mut store, health, NOW).1, FINE);
 
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_readers_begin_with_counts_before_it_is_queued() {
+    fn encoded_first_frames_count_before_they_are_queued() {
         let limits = Limits { tx_bytes: 1_000, output_bytes_total: 100_000, ..Limits::default() };
         let mut core = Core::new(core_harness::setup(limits, Switches::default(), NOW));
         let mut store = FailingStore::default();
@@ -241,7 +241,7 @@ mod tests {
             core.decode_message(socket, watch.to_string(), NOW);
         }
         turn(&mut core, &mut store, NOW);
-        let queued = told(&core, socket).len();
+        let queued = waiting_output(&core, socket).len();
         assert!(
             queued < 40_000 && core.connections.output_budget.bytes > 120_000,
             "{queued} of {}",
@@ -253,7 +253,7 @@ mod tests {
     }
 
     /// The bytes that wait for a connection, from the first line on.
-    fn told(core: &Core, key: Key) -> String {
+    fn waiting_output(core: &Core, key: Key) -> String {
         let slices = core.slices(key);
         let bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.to_vec()).collect();
         String::from_utf8_lossy(&bytes).into_owned()
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_are_never_whole_are_bounded() {
+    fn the_memory_of_incomplete_requests_is_limited() {
         const CHUNK: usize = 50_000;
         let limits = Limits {
             head_bytes: CHUNK - 1,
@@ -296,20 +296,20 @@ mod tests {
             held.push(key);
         }
         for key in &held {
-            assert_eq!(told(&core, *key), "", "there is room for them");
+            assert_eq!(waiting_output(&core, *key), "", "there is room for them");
         }
 
         // It is full. Who goes on is turned back, with its memory; that makes room for the others.
         core.received(held[2], &[0x00, 0x80 | 1, 0, 0, 0, 0, b'x'], NOW);
-        let hung_up = told(&core, held[2]);
+        let hung_up = waiting_output(&core, held[2]);
         assert!(hung_up.ends_with("\u{3}\u{fffd}too busy: connect and send it again"), "{hung_up:?}");
         read(&mut core, held[2]);
         let (late, _) = ask(&mut core, &mut store, post, NOW);
         core.received(late, &chunk, NOW);
         core.received(held[0], &[b'x'; 9], NOW);
-        let refused = told(&core, held[0]);
+        let refused = waiting_output(&core, held[0]);
         assert!(refused.starts_with("HTTP/1.1 503 ") && refused.contains("send it again in a moment"), "{refused:?}");
-        assert_eq!(told(&core, late), "");
+        assert_eq!(waiting_output(&core, late), "");
         core.check();
     }
 
@@ -331,8 +331,8 @@ mod tests {
         };
         let (first, _) = ask(&mut core, &mut store, &post(BODY), NOW);
         let (second, head) = ask(&mut core, &mut store, &post(BODY + 1), NOW);
-        assert_eq!((told(&core, first).as_str(), head.as_str()), ("", "HTTP/1.1 503 Service Unavailable"));
-        let refused = told(&core, second);
+        assert_eq!((waiting_output(&core, first).as_str(), head.as_str()), ("", "HTTP/1.1 503 Service Unavailable"));
+        let refused = waiting_output(&core, second);
         assert!(refused.contains("Retry-After: 1") && refused.contains("\"status\":\"UNAVAILABLE\""), "{refused}");
         core.close_conn(second, Close::Orderly);
         let (third, head) = ask(&mut core, &mut store, &post(BODY), NOW);
@@ -342,7 +342,7 @@ mod tests {
         let (growing, head) = ask(&mut core, &mut store, chunked, NOW);
         assert_eq!(head, "", "nothing of it is there yet");
         core.received(growing, b"ffff\r\n", NOW);
-        assert!(told(&core, growing).starts_with("HTTP/1.1 503 "));
+        assert!(waiting_output(&core, growing).starts_with("HTTP/1.1 503 "));
         core.close_conn(third, Close::Orderly);
         core.close_conn(growing, Close::Orderly);
         assert_eq!(ask(&mut core, &mut store, &post(BODY), NOW).1, "");

@@ -75,8 +75,8 @@ impl Core {
         self.disk.health.problem = Some(problem);
         self.arm_probe(now.mono_ms + self.settings.limits.store_retry_ms);
         let pause = self.settings.limits.store_log_ms;
-        let told = self.disk.health.logged_ms;
-        if told.is_some_and(|told| now.mono_ms < told + pause) {
+        let logged = self.disk.health.logged_ms;
+        if logged.is_some_and(|logged| now.mono_ms < logged + pause) {
             return;
         }
         self.disk.health.logged_ms = Some(now.mono_ms);

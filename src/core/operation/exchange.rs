@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_is_taken_if_it_is_one_and_made_otherwise() {
+    fn a_valid_request_id_of_the_client_is_used_and_another_is_replaced() {
         let mut ids = RequestIds::new(0x1234_5678_9abc_def0, 26);
         let longest = "x".repeat(64);
         for sent in ["a", "A.b_c-9", longest.as_str()] {
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn the_trace_is_that_of_either_header() {
+    fn the_trace_id_is_read_from_either_header() {
         let id = "4bf92f3577b34da6a3ce929d0e0e4736";
         let w3c = format!("00-{id}-00f067aa0ba902b7-01");
         assert_eq!(trace(&headers(&[("traceparent", &w3c)])), Some(id));

@@ -1,4 +1,4 @@
-//! How much one credential may do at a time.
+//! The limits of a credential: turns, streams and calls.
 
 use super::{Server, bearer, credential, file, get, message, post, token};
 use crate::a2a::Dialect;
@@ -35,7 +35,7 @@ fn end(server: &mut Server, task: &TaskId) {
 }
 
 #[test]
-fn more_turns_wait_in_their_order_and_are_told_their_place() {
+fn turns_above_the_limit_wait_in_order_and_show_their_place() {
     let mut server = Server::new(&limited(&json!({"turns": 2})));
     let tasks: Vec<TaskId> = (0..5).map(|_| prompt(&mut server, "laptop")).collect();
     let begun =
@@ -46,7 +46,7 @@ fn more_turns_wait_in_their_order_and_are_told_their_place() {
     assert_eq!(server.test.state(&other).turn.number, 1);
     let journal = |server: &Server, task: &TaskId| String::from_utf8_lossy(&server.test.store.bytes(task)).into_owned();
     assert!(journal(&server, &tasks[4]).contains("{\"delayed\":{\"place\":3}}"), "{}", journal(&server, &tasks[4]));
-    // A client that follows it is told.
+    // A client that follows the task is shown its place.
     let key = server.connect();
     server.send(key, &post("/message:stream", &bearer("laptop"), &message("hi")));
     assert!(server.take(key).contains("3 wait before it"));
@@ -146,7 +146,7 @@ fn native_clients_are_told_when_to_try_again() {
 }
 
 #[test]
-fn the_time_to_wait_is_honest() {
+fn retry_after_is_the_exact_time_until_a_call_is_accepted() {
     let mut server = Server::new(&limited(&json!({"calls_per_minute": 60})));
     let ask = get("/tasks", &bearer("laptop"));
     let spent = (0..CALLS_BURST).take_while(|_| server.ask(&ask).status == 200).count();
@@ -159,7 +159,7 @@ fn the_time_to_wait_is_honest() {
 }
 
 #[test]
-fn the_address_is_that_before_trusted_proxies() {
+fn the_client_address_is_that_before_trusted_proxies() {
     let mut server = Server::changed(&limited(&json!({})), |setup| {
         setup.access.proxies = vec![("10.0.0.0".parse().expect("an address"), 8)];
     });
@@ -248,7 +248,7 @@ fn now_of(server: &Server) -> crate::base::clock::Now {
 }
 
 #[test]
-fn only_so_many_budgets_are_kept() {
+fn the_number_of_budgets_is_limited() {
     let mut server = Server::new(&limited(&json!({})));
     let mut now = server.test.now;
     let access = &mut server.test.core.access;

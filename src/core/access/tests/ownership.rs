@@ -1,4 +1,4 @@
-//! What is not yours looks like what does not exist.
+//! Tasks of other subjects look to a client as if they did not exist.
 
 use super::rights::{answer, principal};
 use super::{Server, bearer, credential, get, message, post};
@@ -93,7 +93,8 @@ fn calls(task: &TaskId) -> Vec<Call> {
     ]
 }
 
-/// What a new server says to a call about bob's task, or to the same call about none. Ids that the answer makes up are the same.
+/// The answer of a new server to a call about bob's task, or to the same call about a task that does not exist. Ids that the server generates
+/// are the same in both cases.
 fn said(dialect: &'static Dialect, at: usize, is_there: bool) -> String {
     let (mut test, task) = with_foreign_task();
     let named = if is_there { task.clone() } else { unknown(&task) };
@@ -224,7 +225,7 @@ fn lists_and_counts_have_only_what_is_visible() {
 }
 
 #[test]
-fn clients_are_told_of_those_that_they_may_know_of() {
+fn the_list_of_clients_has_only_those_that_the_viewer_may_see() {
     let (mut test, task) = with_foreign_task();
     let join = Call::Join(Join { follow: Follow::Task(task.clone()), after: None });
     test.principal = principal("bob", &ALL);
@@ -247,7 +248,7 @@ fn clients_are_told_of_those_that_they_may_know_of() {
 
 /// A client may keep a connection for requests with several credentials.
 #[test]
-fn a_kept_connection_is_that_of_the_last_credential() {
+fn a_reused_connection_belongs_to_the_last_credential() {
     let credentials =
         [credential("laptop", "ann", &["view", "prompt"]), credential("phone", "bob", &["view", "prompt"])];
     let mut server = Server::new(&credentials);

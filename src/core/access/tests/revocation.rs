@@ -1,4 +1,4 @@
-//! What ends when a credential is revoked, changed or has expired.
+//! The requests, streams and sockets that end when a credential is revoked, changed or expires.
 
 use super::{Server, bearer, credential, get, message, post};
 use crate::base::slots::Key;
@@ -17,7 +17,7 @@ fn server() -> Server {
     Server::new(&[ann(), credential("phone", "ann", &["view"])])
 }
 
-/// Revokes the credential and gives what the connection is answered.
+/// Revokes the credential, and returns the answer that the connection gets.
 fn revoke(server: &mut Server, key: Key) -> Answer {
     server.change(&[credential("phone", "ann", &["view"])]);
     Answer::read(&server.take(key))
@@ -29,7 +29,7 @@ fn is_refused(answer: &Answer) {
 }
 
 #[test]
-fn a_body_that_is_being_decoded_is_refused_and_nothing_of_it_is_done() {
+fn a_request_that_is_being_decoded_is_refused_and_not_carried_out() {
     let mut server = server();
     server.test.computations = Some(Vec::new());
     let key = server.connect();

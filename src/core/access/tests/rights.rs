@@ -113,7 +113,7 @@ fn calls(task: &TaskId) -> Vec<(Call, Option<Right>)> {
         (Call::ExtendedCard, Some(View)),
         (join(Follow::Task(task())), Some(View)),
         (join(Follow::All), Some(View)),
-        // There is no session, and whoever may not prompt begins none.
+        // There is no session, and a client without the right to prompt cannot begin one.
         (Call::Session, Some(Prompt)),
         (join(Follow::Session), Some(View)),
     ]
@@ -325,7 +325,7 @@ fn over_socket(test: &mut TestCore, call: Call) -> String {
 }
 
 #[test]
-fn whoever_may_only_look_opens_a_conversation_as_it_is() {
+fn a_client_that_may_only_view_opens_a_conversation_without_changing_it() {
     let (mut test, task) = with_task();
     let set = KnownSession { directories: vec!["/w/x".into()], ..known(&task) };
     over_socket(&mut test, Call::Open(Open::Load(set)));

@@ -1,4 +1,4 @@
-//! Who a request is from, in the order of the checks.
+//! The sender of a request, and the order of the checks.
 
 use super::{Server, bearer, credential, get, message, post, token};
 use crate::core::connections::connection::{Link, Peer};
@@ -15,7 +15,7 @@ fn server() -> Server {
 }
 
 #[test]
-fn each_check_comes_before_the_next() {
+fn requests_are_checked_in_a_fixed_order() {
     let mut server = Server::changed(&[credential("laptop", "ann", &["view"])], |setup| {
         setup.host_policy.origins = vec!["https://page.example".into()];
     });
@@ -48,7 +48,7 @@ fn each_check_comes_before_the_next() {
 
 /// The time of an answer must not tell whether there is a credential of that name, so as much is computed in each case.
 #[test]
-fn as_much_is_compared_for_every_token() {
+fn every_token_costs_the_same_number_of_comparisons() {
     let mut rotated = credential("phone", "ann", &["view"]);
     rotated["was"] = json!({"sha256": "0".repeat(64), "until": "2100-01-01T00:00:00Z"});
     let mut server = Server::new(&[credential("laptop", "ann", &["view"]), rotated]);
@@ -64,7 +64,7 @@ fn as_much_is_compared_for_every_token() {
 }
 
 #[test]
-fn every_form_of_a_credential_is_that_of_its_subject() {
+fn every_form_of_a_credential_authenticates_its_subject() {
     let mut server = server();
     let basic = |id: &str| format!("Authorization: Basic {}\r\n", STANDARD.encode(format!("{id}:{}", token("laptop"))));
     let key = format!("X-API-Key: {}\r\n", token("laptop"));
@@ -129,7 +129,7 @@ fn at_the_servers_own_socket_our_processes_are_the_operator_and_tools_need_a_cre
 }
 
 #[test]
-fn what_may_be_a_tool_needs_more_than_a_credential() {
+fn a_peer_that_may_be_a_tool_needs_more_than_a_credential() {
     let mut server = server();
     let prompt = post("/message:send", &bearer("laptop"), &message("hi"));
     let read = get("/tasks", &bearer("laptop"));
@@ -149,7 +149,7 @@ fn what_may_be_a_tool_needs_more_than_a_credential() {
         let key = server.connect_over(None, link, Peer::OtherUser);
         assert_eq!(server.ask_over(key, &read).status, 200);
     }
-    // Nobody can tell any more whose process it was.
+    // It cannot be found out any more whose process it was.
     for link in [Link::Tcp, Link::Unix] {
         let key = server.connect_over(None, link, Peer::Gone);
         let refused = server.ask_over(key, &prompt);
@@ -202,7 +202,7 @@ fn public_requests_do_not_wait_for_the_disk() {
     for path in ["/live", "/ready", "/health", "/.well-known/agent-card.json"] {
         assert_eq!(server.ask(&get(path, "")).status, 200, "{path}");
     }
-    // Nothing is told to whoever shows a credential that may have been revoked.
+    // A credential that may have been revoked gives no more than a request without one.
     let health = server.ask(&get("/health", &bearer("laptop"))).json();
     assert_eq!(health.as_object().expect("an object").len(), 1, "{health}");
     let keys =

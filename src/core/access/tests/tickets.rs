@@ -124,7 +124,7 @@ fn a_ticket_allows_no_more_than_it_says() {
 }
 
 #[test]
-fn whoever_shows_no_credential_gets_no_ticket_but_the_operator() {
+fn only_the_operator_gets_a_ticket_without_a_credential() {
     let mut server = server();
     assert_eq!(server.ask(&post("/ticket", "", &json!({}))).status, 401);
     let key = server.connect_over(None, Link::Tcp, Peer::SameUser);
@@ -141,7 +141,7 @@ fn whoever_shows_no_credential_gets_no_ticket_but_the_operator() {
 }
 
 #[test]
-fn in_the_mode_local_a_ticket_narrows() {
+fn in_the_mode_local_a_ticket_limits_the_rights_of_the_operator() {
     let mut test = crate::core::test_core::TestCore::new();
     let mut ask = |request: &str| {
         let key = test.core.opened(Peer::SameUser, test.now);
@@ -179,7 +179,7 @@ fn a_ticket_waits_with_its_request_until_the_process_is_known() {
 }
 
 #[test]
-fn only_so_many_tickets_are_remembered() {
+fn the_number_of_remembered_tickets_is_limited() {
     use crate::core::access::tickets::UsedTickets;
     use crate::task::access::Principal;
     use crate::task::access::ticket::Ticket;

@@ -1,3 +1,5 @@
+//! WebSockets: positions, pings, close reasons, and the tasks that they follow.
+
 use crate::a2a::Switches;
 use crate::base::id::{Seq, TaskId};
 use crate::base::slots::Key;
@@ -20,7 +22,7 @@ fn small(limits: Limits) -> TestCore {
     TestCore::with(limits, Switches::default())
 }
 
-/// What waits for a connection, which takes it.
+/// Takes the output that waits for a connection.
 fn taken(test: &mut TestCore, key: Key) -> Vec<u8> {
     let slices = test.core.slices(key);
     let bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.to_vec()).collect();
@@ -80,7 +82,7 @@ fn send(test: &mut TestCore, key: Key, messages: &[Value]) {
     test.turns();
 }
 
-/// What a socket was sent since the last look: objects, and the reason it was closed with.
+/// The frames that a socket was sent since the last call: objects, and the reason it was closed with.
 fn seen(test: &mut TestCore, key: Key) -> Vec<Value> {
     let bytes = taken(test, key);
     let mut rest = &bytes[..];
@@ -137,7 +139,7 @@ fn begin(test: &mut TestCore) -> TaskId {
 }
 
 #[test]
-fn a_socket_that_would_follow_too_much_is_closed_with_a_reason() {
+fn a_socket_that_would_exceed_the_limit_of_subscriptions_is_closed_with_a_reason() {
     let mut test = small(Limits { subs: 2, ..Limits::default() });
     for _ in 0..3 {
         begin(&mut test);
@@ -172,7 +174,7 @@ fn a_socket_with_all_its_calls_under_way_is_not_read_from() {
 }
 
 #[test]
-fn calls_that_wait_for_a_task_are_under_way() {
+fn calls_that_wait_for_a_task_count_as_under_way() {
     let mut test = small(Limits { socket_calls: 2, ..Limits::default() });
     let task = begin(&mut test);
     test.end_turn();
@@ -190,7 +192,7 @@ fn calls_that_wait_for_a_task_are_under_way() {
 }
 
 #[test]
-fn any_number_of_tasks_is_watched_over_one_socket_each_once() {
+fn one_socket_can_watch_any_number_of_tasks_each_once() {
     let mut test = small(Limits { socket_calls: 2, ..Limits::default() });
     let tasks: Vec<TaskId> = (0..3).map(|_| begin(&mut test)).collect();
     let socket = join(&mut test, "", OWN);
@@ -237,7 +239,7 @@ fn the_answer_to_watch_comes_before_the_events() {
 }
 
 #[test]
-fn a_client_is_called_what_it_calls_itself() {
+fn the_name_of_a_client_comes_from_its_request() {
     for (query, head, name) in [
         ("?client=alice", "User-Agent: curl/8.1 (linux)\r\n", "alice"),
         ("", "User-Agent: curl/8.1 (linux)\r\n", "curl/8.1"),
@@ -302,7 +304,7 @@ fn a_silent_socket_gets_pings_and_is_closed_without_pongs() {
 }
 
 #[test]
-fn a_position_from_the_future_is_answered_with_the_present() {
+fn a_position_behind_the_end_of_the_log_is_answered_with_a_snapshot() {
     let mut test = TestCore::new();
     let first = join(&mut test, "", "");
     let session = test.core.tasks.live_session(&Default::default()).cloned().expect("a session");
@@ -345,8 +347,8 @@ fn a_position_in_the_session_is_resumed_and_one_in_a_former_session_is_not() {
     let now = test.state(&second).seq;
     assert!(first != second && now > Seq(half));
     let carl = join(&mut test, &format!("?after={first}:{half}"), "");
-    let told = seen(&mut test, carl);
-    assert_eq!(kinds(&told), [("STATE_CHANGE", second.as_str(), now.0)]);
+    let shown = seen(&mut test, carl);
+    assert_eq!(kinds(&shown), [("STATE_CHANGE", second.as_str(), now.0)]);
     // What happens from now on is seen by all alike.
     for socket in [ann, bob] {
         seen(&mut test, socket);
@@ -367,14 +369,14 @@ fn a_position_in_the_session_is_resumed_and_one_in_a_former_session_is_not() {
 #[test]
 fn a_position_in_an_unknown_task_is_answered_with_a_snapshot() {
     let mut test = TestCore::new();
-    for (sub_protocol, told) in [("", "STATE_CHANGE"), (OWN, "")] {
+    for (sub_protocol, shown) in [("", "STATE_CHANGE"), (OWN, "")] {
         let socket = join(&mut test, "?after=former:7", sub_protocol);
         let session = test.core.tasks.live_session(&Default::default()).cloned().expect("a session");
         let seen = seen(&mut test, socket);
-        match told {
+        match shown {
             // Records begin with the first one.
             "" => assert_eq!(positions(&seen, &session), [1]),
-            told => assert_eq!(kinds(&seen), [(told, session.as_str(), 1)]),
+            shown => assert_eq!(kinds(&seen), [(shown, session.as_str(), 1)]),
         }
     }
 }
@@ -396,7 +398,7 @@ fn a_socket_that_follows_the_next_session_gets_records_when_it_watches_or_one_be
 }
 
 #[test]
-fn a_socket_that_is_turned_away_takes_its_own_turn_along() {
+fn closing_a_socket_aborts_the_turn_that_only_its_client_waits_for() {
     let mut test = TestCore::new();
     test.core.settings.request_policy.disconnect = Disconnect::Aborts;
     let socket = join(&mut test, "", A2A_03);
@@ -461,7 +463,7 @@ fn text_of_last(seen: &[Value]) -> &str {
 }
 
 #[test]
-fn an_editor_that_is_slow_to_begin_is_understood_after_the_greeting() {
+fn an_editor_that_sends_initialize_after_the_greeting_is_served() {
     let mut test = TestCore::new();
     let other = join(&mut test, "", "");
     send(&mut test, other, &[prompt(1, "message/stream", "go")]);

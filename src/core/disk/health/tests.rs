@@ -1,3 +1,5 @@
+//! Health, calls and streams while journals cannot be written.
+
 use crate::a2a::Dialect;
 use crate::base::id::TaskId;
 use crate::base::slots::Key;
@@ -29,7 +31,7 @@ fn unwell() -> [Value; 2] {
 }
 
 #[test]
-fn a_task_that_could_not_be_begun_makes_it_unwell_until_a_trial_succeeds() {
+fn health_is_degraded_from_a_failed_first_write_until_a_probe_succeeds() {
     let mut test = TestCore::new();
     assert_eq!(health(&mut test), well());
     // One for the task, two for trials.
@@ -57,7 +59,7 @@ fn a_waiting_journal_keeps_the_problem_reported_whatever_a_probe_finds() {
 }
 
 #[test]
-fn a_disk_that_was_full_before_is_found_out_at_the_start() {
+fn a_disk_that_is_full_at_the_start_is_reported() {
     let mut test = TestCore::new();
     test.store.fail(Failure::Refused, 1);
     test.core.input(crate::core::Input::Listed(test.store.known()), test.now);
@@ -107,12 +109,12 @@ fn cancel_stops_jobs_in_the_same_turn_although_the_disk_is_full() {
         Dialect::NATIVE,
     ] {
         let (mut test, task, job) = stuck();
-        let told = answered_in_a_turn(&mut test, dialect, Call::Cancel { task: task.clone() });
+        let text = answered_in_a_turn(&mut test, dialect, Call::Cancel { task: task.clone() });
         assert_eq!(test.stops, [job], "{dialect:?}");
-        assert!(told.contains(STOPPED), "{dialect:?}: {told}");
+        assert!(text.contains(STOPPED), "{dialect:?}: {text}");
         // The same again: nothing more to stop, and not taken for a mistake of the caller.
-        let told = answered_in_a_turn(&mut test, dialect, Call::Cancel { task: task.clone() });
-        assert!(told.contains(STOPPED), "{dialect:?}: {told}");
+        let text = answered_in_a_turn(&mut test, dialect, Call::Cancel { task: task.clone() });
+        assert!(text.contains(STOPPED), "{dialect:?}: {text}");
         assert_eq!(test.stops.len(), 1);
         assert_eq!(on_disk(&mut test, &task), TaskState::Working, "nothing of it is recorded");
         // It is recorded when the disk takes it, by itself.
@@ -127,8 +129,8 @@ fn cancel_is_answered_as_usual_when_the_disk_has_space_again() {
     let (mut test, task, job) = stuck();
     test.store.fail(Failure::Refused, 0);
     // The next try is not due yet: the call does not wait for it.
-    let told = answered_in_a_turn(&mut test, Dialect::RPC_03, Call::Cancel { task: task.clone() });
-    assert!(told.contains(r#""state":"canceled""#), "{told}");
+    let text = answered_in_a_turn(&mut test, Dialect::RPC_03, Call::Cancel { task: task.clone() });
+    assert!(text.contains(r#""state":"canceled""#), "{text}");
     assert_eq!((test.stops.clone(), on_disk(&mut test, &task)), (vec![job], TaskState::Canceled));
 }
 
@@ -138,13 +140,13 @@ fn cancel_that_meets_a_failing_disk_first_stops_jobs_too() {
     let task = test.begin(Dialect::RPC_03, None);
     let job = test.jobs.last().expect("a job").clone();
     test.store.fail(Failure::Torn, u32::MAX);
-    let told = answered_in_a_turn(&mut test, Dialect::REST_10, Call::Cancel { task: task.clone() });
-    assert!(told.contains("The task was stopped, but"), "{told}");
+    let text = answered_in_a_turn(&mut test, Dialect::REST_10, Call::Cancel { task: task.clone() });
+    assert!(text.contains("The task was stopped, but"), "{text}");
     assert_eq!(test.stops, [job]);
 }
 
 #[test]
-fn tries_to_write_do_not_multiply_with_cancels() {
+fn further_cancels_do_not_arm_further_retries() {
     let (mut test, task, _) = stuck();
     for _ in 0..5 {
         answered_in_a_turn(&mut test, Dialect::RPC_10, Call::Cancel { task: task.clone() });
@@ -180,7 +182,7 @@ fn a_cancel_that_was_never_recorded_starts_nothing_after_a_restart() {
 }
 
 #[test]
-fn calls_that_wait_for_the_disk_are_answered_with_what_became_of_them() {
+fn calls_that_wait_for_the_disk_get_an_error_that_says_what_became_of_them() {
     let say = |task: &TaskId, mode| {
         Call::Say(Say { task: Some(task.clone()), mode, ..crate::core::test_core::say("more", Protocol::V03) })
     };
@@ -189,13 +191,13 @@ fn calls_that_wait_for_the_disk_are_answered_with_what_became_of_them() {
         let task = test.begin(Dialect::RPC_03, None);
         test.end_turn();
         test.store.fail(Failure::Refused, u32::MAX);
-        let told = answered_in_a_turn(&mut test, Dialect::RPC_03, say(&task, mode));
-        assert!(told.contains("Do not send it again"), "{told}");
-        let told = answered_in_a_turn(&mut test, Dialect::RPC_03, say(&task, mode));
-        assert!(told.contains("Nothing of this request was accepted"), "{told}");
+        let text = answered_in_a_turn(&mut test, Dialect::RPC_03, say(&task, mode));
+        assert!(text.contains("Do not send it again"), "{text}");
+        let text = answered_in_a_turn(&mut test, Dialect::RPC_03, say(&task, mode));
+        assert!(text.contains("Nothing of this request was accepted"), "{text}");
         let get = Call::Get { task: task.clone(), history: None };
-        let told = answered_in_a_turn(&mut test, Dialect::RPC_03, get);
-        assert!(told.contains("ask again later"), "{told}");
+        let text = answered_in_a_turn(&mut test, Dialect::RPC_03, get);
+        assert!(text.contains("ask again later"), "{text}");
         let turn = test.state(&task).turn.number;
         test.store.fail(Failure::Refused, 0);
         test.later(test.limits.store_retry_ms);
@@ -278,7 +280,7 @@ fn taken(test: &mut TestCore, key: Key) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-const TOLD: &str = "journal cannot be written: the disk is told to refuse. Events wait until it can be";
+const NOTICE: &str = "journal cannot be written: the disk is told to refuse. Events wait until it can be";
 
 #[test]
 fn streams_of_every_dialect_get_one_notice_of_a_full_disk_and_continue() {
@@ -300,7 +302,7 @@ fn streams_of_every_dialect_get_one_notice_of_a_full_disk_and_continue() {
         let late = streams(&mut test, &task);
         for (name, key, begin) in early.iter().chain(&late) {
             let text = taken(&mut test, *key);
-            assert!(text.contains(begin) && text.matches(TOLD).count() == 1, "{name}: {text}");
+            assert!(text.contains(begin) && text.matches(NOTICE).count() == 1, "{name}: {text}");
             assert!(!text.contains(trouble), "{name} was shown what is not recorded: {text}");
             let notice = text.split(begin).nth(1).expect("looked at above");
             assert!(!notice.contains("seq") && !notice.contains("\nid:"), "{name}: a notice has no position: {text}");
@@ -310,7 +312,7 @@ fn streams_of_every_dialect_get_one_notice_of_a_full_disk_and_continue() {
             test.note(NoteBody::Text(format!("{trouble} 2 ")));
         }
         for (name, text) in take(&mut test, &early) {
-            assert!(!text.contains("cannot be written"), "{name} was told again: {text}");
+            assert!(!text.contains("cannot be written"), "{name} was notified again: {text}");
         }
         test.store.fail(Failure::Refused, 0);
         test.later(test.limits.store_retry_ms);
@@ -336,7 +338,7 @@ fn a_socket_with_two_subscriptions_of_a_task_gets_one_notice() {
     }
     test.store.fail(Failure::Refused, u32::MAX);
     test.note(NoteBody::Text("not recorded".into()));
-    assert_eq!(taken(&mut test, key).matches(TOLD).count(), 1);
+    assert_eq!(taken(&mut test, key).matches(NOTICE).count(), 1);
 }
 
 #[test]
@@ -361,7 +363,7 @@ fn streams_of_a_prompt_get_a_notice_that_it_cannot_be_recorded() {
         let request = way(&task);
         let key = open(&mut test, &request);
         let text = taken(&mut test, key);
-        assert_eq!(text.matches(TOLD).count(), 1, "{request}: {text}");
+        assert_eq!(text.matches(NOTICE).count(), 1, "{request}: {text}");
         test.store.fail(Failure::Refused, 0);
         test.later(test.limits.store_retry_ms);
         test.end_turn();

@@ -1,3 +1,5 @@
+//! The promises of the interface, tested with the store of the simulation.
+
 use super::*;
 use crate::core::test_core::core_harness::failing_store::{Crash, FailingStore, Failure};
 use crate::task::log::event::Event;
@@ -58,7 +60,7 @@ fn a_kill_keeps_what_was_written_and_a_power_loss_what_was_synced() {
 }
 
 #[test]
-fn a_failed_sync_is_not_forgotten() {
+fn after_a_failed_sync_every_later_sync_of_the_log_fails() {
     let (mut store, task) = store_with(&line(1, "a"));
     let file = store.open(&task).unwrap();
     store.fail_syncs(1);

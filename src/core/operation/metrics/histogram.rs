@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_is_in_the_first_bucket_that_it_fits() {
+    fn a_value_is_counted_in_the_first_bucket_that_it_fits() {
         let mut histogram = Histogram::new(&Bounds::REQUEST);
         for ms in [0, 5, 6, 10_000, 10_001, u64::MAX] {
             histogram.observe_ms(ms);

@@ -1,3 +1,5 @@
+//! Readers: shared bodies, pages for readers that are behind, and stored texts.
+
 use super::*;
 use crate::a2a::{Body, Switches, View};
 use crate::core::connections::connection::Peer;
@@ -26,7 +28,7 @@ fn turn(core: &mut Core, store: &mut FailingStore) -> Vec<Out> {
     outside.outs
 }
 
-/// What waits for a connection, by address and length. The peer then takes it all.
+/// The output that waits for a connection, by address and length. The peer then accepts all of it.
 fn take(core: &mut Core, key: Key) -> Vec<(*const u8, usize)> {
     let slices = core.slices(key);
     let taken: Vec<_> = slices.iter().map(|s| (s.as_ptr(), s.len())).collect();
@@ -73,7 +75,7 @@ fn an_event_is_encoded_once_for_a_thousand_sockets() {
     assert_eq!(bodies.len(), 1, "all of them were given the same memory");
 }
 
-/// Everything that waits for a connection, which takes it.
+/// Takes the output that waits for a connection.
 fn drain(core: &mut Core, key: Key) -> Vec<u8> {
     let slices = core.slices(key);
     let bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.to_vec()).collect();
@@ -119,7 +121,7 @@ fn pages_are_read_for_a_few_readers_and_stalled_ones_lose_theirs() {
     let (slow, quick) = late.split_at(10);
     let mut seen: HashMap<Key, Vec<u8>> = HashMap::new();
     let mut reads = 0;
-    // First half of them take what they get, and then all do.
+    // First half of the clients read, and then all.
     for takers in [quick, &late[..]] {
         let is_behind = |core: &Core, key: &Key| {
             let sub = core.connections.get(*key).expect("it stays").subs[0];
@@ -150,7 +152,7 @@ fn pages_are_read_for_a_few_readers_and_stalled_ones_lose_theirs() {
 }
 
 #[test]
-fn a_late_reader_keeps_no_conversation() {
+fn a_reader_that_is_behind_keeps_no_conversation_in_memory() {
     let mut core = Core::new(core_harness::setup(Limits::default(), Switches::default(), NOW));
     let mut store = FailingStore::default();
     let task = long_task(&mut core, &mut store);
@@ -197,7 +199,7 @@ fn read_late(core: &mut Core, store: &mut FailingStore, task: &TaskId) -> String
 }
 
 #[test]
-fn a_late_reader_is_shown_stored_texts_or_a_notice_if_they_are_lost() {
+fn a_reader_that_is_behind_gets_stored_texts_or_a_notice_if_they_are_lost() {
     for (kept, expected) in [(true, "new new new"), (false, "It cannot be read: ")] {
         let mut core = Core::new(core_harness::setup(Limits::default(), Switches::default(), NOW));
         let mut store = FailingStore::default();
@@ -214,7 +216,7 @@ fn a_late_reader_is_shown_stored_texts_or_a_notice_if_they_are_lost() {
 }
 
 #[test]
-fn a_late_reader_is_dismissed_if_stored_texts_cannot_be_read_now() {
+fn the_stream_of_a_reader_that_is_behind_ends_if_stored_texts_cannot_be_read_now() {
     let mut core = Core::new(core_harness::setup(Limits::default(), Switches::default(), NOW));
     let mut store = FailingStore::default();
     let task = long_task(&mut core, &mut store);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_follower_of_all_lets_go_of_a_task_only_when_it_has_seen_what_the_disk_is_late_with() {
+fn a_follower_of_all_stays_with_a_task_until_it_was_sent_events_that_the_disk_delayed() {
     let mut test = TestCore::new();
     let socket = join(&mut test, "?taskId=*", OWN);
     let task = begin(&mut test);

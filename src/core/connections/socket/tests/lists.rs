@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_list_does_without_what_cannot_be_read() {
+fn a_list_leaves_out_tasks_that_cannot_be_read() {
     let mut test = TestCore::new();
     let tasks: Vec<TaskId> = (0..3).map(|_| begin(&mut test)).collect();
     for task in &tasks {
@@ -74,7 +74,7 @@ fn a_session_that_cannot_be_read_is_followed_by_another() {
 }
 
 #[test]
-fn a_list_without_pages_shows_the_newest_and_no_more() {
+fn a_list_without_pages_shows_only_the_newest_tasks() {
     let mut test = small(Limits { list_briefs: 2, list_page: 2, ..Limits::default() });
     for _ in 0..3 {
         http(&mut test, "POST /tasks", &json!({}));
@@ -94,7 +94,7 @@ fn a_list_without_pages_shows_the_newest_and_no_more() {
 }
 
 #[test]
-fn a_server_that_ends_begins_no_session() {
+fn a_server_that_shuts_down_begins_no_session() {
     let mut test = small(Limits::default());
     let key = join(&mut test, "?taskId=*", "");
     taken(&mut test, key);
@@ -109,7 +109,7 @@ fn a_server_that_ends_begins_no_session() {
 
 /// A server that was killed may leave a child behind that still holds the lock of a journal for a moment.
 #[test]
-fn a_log_that_another_process_has_is_asked_for_again() {
+fn a_log_that_another_process_has_locked_is_tried_again() {
     let mut test = small(Limits { load_tries: 3, ..Limits::default() });
     let session: Value = serde_json::from_str(&http(&mut test, "POST /tasks", &Value::Null)).expect("JSON");
     let task = session["taskId"].as_str().expect("an id").to_owned();
@@ -136,7 +136,7 @@ fn a_log_that_another_process_has_is_asked_for_again() {
 }
 
 #[test]
-fn a_socket_that_asked_for_the_clients_is_told_when_they_change() {
+fn a_socket_that_asked_for_the_clients_gets_the_list_when_it_changes() {
     let mut test = TestCore::new();
     let first = join(&mut test, "?client=ann", "Sec-WebSocket-Protocol: gemini-a2a.v1\r\n");
     let names = |frame: &Value| -> Vec<String> {
@@ -150,8 +150,8 @@ fn a_socket_that_asked_for_the_clients_is_told_when_they_change() {
     test.later(1);
     let second = join(&mut test, "?client=bob", "Sec-WebSocket-Protocol: gemini-a2a.v1\r\n");
     test.turns();
-    let told = seen(&mut test, first);
-    assert_eq!(names(told.last().expect("a frame")), ["ann", "bob"]);
+    let frames = seen(&mut test, first);
+    assert_eq!(names(frames.last().expect("a frame")), ["ann", "bob"]);
     let of_bob = seen(&mut test, second);
     assert!(of_bob.iter().all(|frame| frame.get("clients").is_none()), "it did not ask: {of_bob:?}");
     test.core.input(crate::core::Input::Broke { conn: second }, test.now);

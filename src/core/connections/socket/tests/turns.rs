@@ -94,7 +94,7 @@ fn a_prompt_that_is_sent_again_with_its_key_counts_once() {
 }
 
 #[test]
-fn a_client_that_waits_for_a_prompt_is_answered_when_it_is_taken_back() {
+fn a_client_that_waits_for_a_prompt_is_answered_when_the_prompt_is_taken_back() {
     let mut test = TestCore::new();
     let (socket, session) = session_at_work(&mut test);
     let waits =

@@ -1,7 +1,7 @@
-//! The scheduler: simulated time, the futures of all instances, and what is known about the truth.
+//! The scheduler: simulated time, the futures of all instances, and the logs as the bucket has them.
 //!
-//! A future awaits one thing at a time (an answer, the end of a wait, a lock), and is polled only when that has come. Whatever happens is an
-//! [`Event`] at a time; events of the same time happen in the order in which they were scheduled. A run is determined by its seed.
+//! A future awaits one thing at a time (an answer, the end of a wait, a lock), and is polled only when that is ready. Everything that happens
+//! is an [`Event`] with a time; events of the same time happen in the order in which they were scheduled. A run is determined by its seed.
 
 use crate::checks::Truth;
 use crate::node::{Machine, Node};
@@ -39,7 +39,7 @@ pub enum Event {
     Drive,
 }
 
-/// Where an answer goes.
+/// The future that awaits an answer.
 pub struct Back {
     pub future: FutureId,
     pub serial: u64,
@@ -54,13 +54,13 @@ struct Running {
     pub answer: Option<Answer<Response>>,
 }
 
-pub struct World {
+pub struct Simulation {
     pub variant: Variant,
     pub bucket: MemoryBucket,
     pub truth: RefCell<Truth>,
     pub hosts: RefCell<Vec<Rc<Node>>>,
     pub is_calm: Cell<bool>,
-    /// How often things go wrong, in percent of the usual.
+    /// How often faults are injected, in percent of the usual rate.
     pub trouble: u64,
     pub now: Cell<u64>,
     pub current: Cell<FutureId>,
@@ -74,11 +74,11 @@ pub struct World {
     broken: RefCell<Option<String>>,
 }
 
-impl World {
-    pub fn new(seed: u64, variant: Variant) -> Rc<World> {
+impl Simulation {
+    pub fn new(seed: u64, variant: Variant) -> Rc<Simulation> {
         let mut chance = Random::new(seed);
         let trouble = *chance.pick(&[0, 50, 100, 100, 200, 400]).expect("a choice");
-        Rc::new(World {
+        Rc::new(Simulation {
             variant,
             bucket: MemoryBucket::new(),
             truth: RefCell::default(),
@@ -117,7 +117,7 @@ impl World {
         *self.chance.borrow_mut().pick(from).expect("a choice")
     }
 
-    /// A number that was not there before.
+    /// A new number.
     pub fn id(&self) -> u64 {
         self.ids.set(self.ids.get() + 1);
         self.ids.get()
@@ -160,7 +160,7 @@ impl World {
         self.schedule(0, Event::Poll(id));
     }
 
-    pub fn run(self: &Rc<World>, until: u64) {
+    pub fn run(self: &Rc<Simulation>, until: u64) {
         while self.broken.borrow().is_none() {
             let due = self.heap.borrow().peek().map(|Reverse(due)| *due);
             let Some((at, n)) = due.filter(|(at, _)| *at <= until) else {
@@ -203,7 +203,7 @@ impl World {
         }
     }
 
-    /// When an instance goes on that is paused. The futures of an instance do not go on in order.
+    /// The time until a paused instance continues. Its futures continue in any order.
     pub fn after_pause(&self, machine: &Machine) -> u64 {
         machine.paused_until.get() - self.now.get() + self.below(10 * MS)
     }
@@ -228,7 +228,7 @@ impl World {
         self.running.borrow_mut()[id].answer.take()
     }
 
-    /// Drops everything that refers to the world.
+    /// Drops everything that refers to this simulation, so that it can be freed.
     pub fn end(&self) {
         self.events.borrow_mut().clear();
         let running = std::mem::take(&mut *self.running.borrow_mut());

@@ -15,7 +15,7 @@ use gemini_a2a::task::spec::ToolSpec;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-pub struct Ledger {
+pub struct Journals {
     pub tools: Arc<Tools>,
     pub view: View,
     store: FailingStore,
@@ -31,9 +31,9 @@ pub struct Log {
     pub bodies: Vec<Option<Body>>,
 }
 
-impl Ledger {
-    pub fn new(store: FailingStore, specs: &[ToolSpec]) -> Ledger {
-        Ledger {
+impl Journals {
+    pub fn new(store: FailingStore, specs: &[ToolSpec]) -> Journals {
+        Journals {
             tools: Arc::new(Tools::new(specs)),
             view: a2a::view(&Form { profile: Some(Profile::Coder), ..Form::at("/") }, None),
             store,
@@ -50,7 +50,7 @@ impl Ledger {
 
     /// A task's log as it is on disk now; empty if there is none.
     pub fn read(&mut self, task: &TaskId) -> &Log {
-        let Ledger { tools, view, store, .. } = self;
+        let Journals { tools, view, store, .. } = self;
         let log = self.logs.entry(task.clone()).or_default();
         if let Ok(file) = store.open(task) {
             loop {
