@@ -25,7 +25,7 @@ pub struct Refusal<'a> {
 
 /// Why a request got no complete response from the API.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Trouble {
+pub enum TransportError {
     /// No connection, or it ended before the answer began.
     Unreachable(String),
     /// No connection through a proxy: the address of the proxy, and what happened.
@@ -105,26 +105,30 @@ fn over_quota(refusal: &Refusal, report: &Report, said: String, longest_ms: u64)
 }
 
 /// Classifies a failure of the connection.
-pub fn network(trouble: &Trouble) -> ModelError {
+pub fn network(error: &TransportError) -> ModelError {
     let busy = |message: String| ModelError { kind: ModelErrorKind::Busy { after_ms: None }, message };
     let broken = |message: String| ModelError { kind: ModelErrorKind::BadStream, message };
-    match trouble {
-        Trouble::Unreachable(what) => {
+    match error {
+        TransportError::Unreachable(what) => {
             busy(format!("The model API cannot be reached: {what}. Check the network and GOOGLE_GEMINI_BASE_URL."))
         }
-        Trouble::NotThroughProxy(proxy, what) => busy(format!(
+        TransportError::NotThroughProxy(proxy, what) => busy(format!(
             "The model API cannot be reached through the proxy {proxy}: {what}. Check HTTPS_PROXY, HTTP_PROXY and ALL_PROXY."
         )),
-        Trouble::Slow => busy("The model API did not answer in time. Check the network, or try again later.".into()),
-        Trouble::Untrusted(what) => fatal(format!(
+        TransportError::Slow => {
+            busy("The model API did not answer in time. Check the network, or try again later.".into())
+        }
+        TransportError::Untrusted(what) => fatal(format!(
             "The model API's certificate is not trusted: {what}. Behind a proxy that opens TLS, set SSL_CERT_FILE to its certificate."
         )),
-        Trouble::Unusable(what) => fatal(format!(
+        TransportError::Unusable(what) => fatal(format!(
             "The model API's address cannot be used: {what}. Check GOOGLE_GEMINI_BASE_URL and the proxy."
         )),
-        Trouble::Cut(what) => broken(format!("The model's answer broke off: {what}. Send the message again.")),
-        Trouble::Silent => broken("The model fell silent in the middle of its answer. Send the message again.".into()),
-        Trouble::Canceled => fatal("The request was canceled."),
+        TransportError::Cut(what) => broken(format!("The model's answer broke off: {what}. Send the message again.")),
+        TransportError::Silent => {
+            broken("The model fell silent in the middle of its answer. Send the message again.".into())
+        }
+        TransportError::Canceled => fatal("The request was canceled."),
     }
 }
 
@@ -378,18 +382,18 @@ mod tests {
     #[test]
     fn failures_before_the_answer_are_retried_and_later_ones_break_the_stream() {
         let table = [
-            (Trouble::Unreachable("x".into()), busy(None)),
-            (Trouble::Slow, busy(None)),
-            (Trouble::Untrusted("x".into()), ModelErrorKind::Fatal),
-            (Trouble::Unusable("x".into()), ModelErrorKind::Fatal),
-            (Trouble::Cut("x".into()), ModelErrorKind::BadStream),
-            (Trouble::Silent, ModelErrorKind::BadStream),
-            (Trouble::Canceled, ModelErrorKind::Fatal),
+            (TransportError::Unreachable("x".into()), busy(None)),
+            (TransportError::Slow, busy(None)),
+            (TransportError::Untrusted("x".into()), ModelErrorKind::Fatal),
+            (TransportError::Unusable("x".into()), ModelErrorKind::Fatal),
+            (TransportError::Cut("x".into()), ModelErrorKind::BadStream),
+            (TransportError::Silent, ModelErrorKind::BadStream),
+            (TransportError::Canceled, ModelErrorKind::Fatal),
         ];
         for (trouble, kind) in table {
             assert_eq!(network(&trouble).kind, kind, "{trouble:?}");
         }
-        assert_eq!(after_partial_answer(network(&Trouble::Slow)).kind, ModelErrorKind::BadStream);
+        assert_eq!(after_partial_answer(network(&TransportError::Slow)).kind, ModelErrorKind::BadStream);
         assert_eq!(after_partial_answer(fatal("x")).kind, ModelErrorKind::Fatal);
     }
 }

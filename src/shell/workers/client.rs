@@ -20,7 +20,7 @@ use crate::base::lock::lock;
 use crate::base::secret::Secret;
 use crate::limits::Limits;
 use crate::model::backend::{ModelBackend, ModelRequest};
-use crate::model::error::{self, Refusal, Trouble};
+use crate::model::error::{self, Refusal, TransportError};
 use crate::model::gemini::{self, Auth, Endpoint, KeyOrigin};
 use crate::model::stream::{Asked, Decoder};
 use crate::shell::event_loop::sys;
@@ -117,7 +117,7 @@ impl Client {
                 let read = stream.read_to_end(&mut bytes);
                 read.map_err(|e| error::network(&midway(e.into())))?;
                 let whole: Value =
-                    serde_json::from_slice(&bytes).map_err(|e| error::network(&Trouble::Cut(e.to_string())))?;
+                    serde_json::from_slice(&bytes).map_err(|e| error::network(&TransportError::Cut(e.to_string())))?;
                 self.recorder.as_ref().map_or(Ok(()), |recorder| recorder.record(responses::WHOLE, &whole))?;
                 Ok(whole)
             })
@@ -140,7 +140,7 @@ impl Client {
         };
         ask(&endpoint).map_err(|error| {
             if cancel.is_set() {
-                return error::network(&Trouble::Canceled);
+                return error::network(&TransportError::Canceled);
             }
             if let (Some(tokens), ModelErrorKind::Fatal) = (&self.tokens, &error.kind) {
                 tokens.refused(&endpoint.key);
@@ -259,7 +259,7 @@ impl Client {
         loop {
             let read = stream.read(&mut bytes);
             if cancel.is_set() {
-                return Err(error::network(&Trouble::Canceled));
+                return Err(error::network(&TransportError::Canceled));
             }
             let n = match read {
                 Ok(0) => break,
@@ -282,7 +282,7 @@ impl Client {
         }
         if events.ends_inside_event() {
             let what = "its last event is incomplete".into();
-            return Err(error::network(&Trouble::Cut(what)));
+            return Err(error::network(&TransportError::Cut(what)));
         }
         self.recorder.as_ref().map_or(Ok(()), |recorder| recorder.record(responses::STREAM, &chunks))?;
         let answer = decoder.finish(asked, &mut notes);
@@ -291,9 +291,9 @@ impl Client {
     }
 
     /// An error before any part of an answer came.
-    fn before_answer(&self, error: ureq::Error) -> Trouble {
+    fn before_answer(&self, error: ureq::Error) -> TransportError {
         match (before_answer(error), &self.proxy) {
-            (Trouble::Unreachable(what), Some(proxy)) => Trouble::NotThroughProxy(proxy.clone(), what),
+            (TransportError::Unreachable(what), Some(proxy)) => TransportError::NotThroughProxy(proxy.clone(), what),
             (trouble, _) => trouble,
         }
     }
@@ -384,31 +384,31 @@ pub fn tls(roots: Option<&[u8]>) -> Result<TlsConfig, String> {
     Ok(TlsConfig::builder().root_certs(RootCerts::from(certificates)).build())
 }
 
-fn before_answer(error: ureq::Error) -> Trouble {
+fn before_answer(error: ureq::Error) -> TransportError {
     match error {
-        ureq::Error::Timeout(_) => Trouble::Slow,
-        ureq::Error::HostNotFound => Trouble::Unreachable("the host name was not found".into()),
+        ureq::Error::Timeout(_) => TransportError::Slow,
+        ureq::Error::HostNotFound => TransportError::Unreachable("the host name was not found".into()),
         ureq::Error::BadUri(_)
         | ureq::Error::Http(_)
         | ureq::Error::InvalidProxyUrl
         | ureq::Error::Tls(_)
-        | ureq::Error::RequireHttpsOnly(_) => Trouble::Unusable(error.to_string()),
+        | ureq::Error::RequireHttpsOnly(_) => TransportError::Unusable(error.to_string()),
         error => {
             let what = words(&error);
             if what.contains("invalid peer certificate") {
-                Trouble::Untrusted(what)
+                TransportError::Untrusted(what)
             } else {
-                Trouble::Unreachable(what)
+                TransportError::Unreachable(what)
             }
         }
     }
 }
 
 /// An error in the middle of an answer.
-fn midway(error: ureq::Error) -> Trouble {
+fn midway(error: ureq::Error) -> TransportError {
     match error {
-        ureq::Error::Timeout(_) => Trouble::Silent,
-        error => Trouble::Cut(words(&error)),
+        ureq::Error::Timeout(_) => TransportError::Silent,
+        error => TransportError::Cut(words(&error)),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::base::cancel::Cancel;
 use crate::model::backend::{ModelBackend, ModelRequest};
-use crate::model::error::{self, Trouble};
+use crate::model::error::{self, TransportError};
 use crate::model::script::{Script, ScriptOutput};
 use crate::task::log::answer::Answer;
 use crate::task::machine::job::{ModelError, NoteBody};
@@ -34,7 +34,7 @@ fn play(outputs: Vec<ScriptOutput>, cancel: &Cancel, emit: &mut dyn FnMut(NoteBo
             ScriptOutput::Note(note) => emit(note),
         }
     }
-    answer.unwrap_or_else(|| Err(error::network(&Trouble::Canceled)))
+    answer.unwrap_or_else(|| Err(error::network(&TransportError::Canceled)))
 }
 
 #[cfg(test)]
@@ -64,7 +64,7 @@ mod tests {
             let outputs =
                 vec![ScriptOutput::Note(text("a")), hour, ScriptOutput::Note(text("b")), ScriptOutput::Note(end)];
             let answer = play(outputs, cancel, &mut |note| sender.send(note).unwrap());
-            assert_eq!(answer, Err(error::network(&Trouble::Canceled)));
+            assert_eq!(answer, Err(error::network(&TransportError::Canceled)));
         });
     }
 }

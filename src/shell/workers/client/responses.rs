@@ -8,7 +8,7 @@ use crate::base::json;
 use crate::base::lock::lock;
 use crate::limits::Limits;
 use crate::model::backend::{ModelBackend, ModelRequest};
-use crate::model::error::{self, Trouble};
+use crate::model::error::{self, TransportError};
 use crate::model::stream::Decoder;
 use crate::task::log::answer::Answer;
 use crate::task::machine::job::{ModelError, NoteBody};
@@ -101,7 +101,7 @@ impl ModelBackend for FakeResponses {
         let mut notes = Vec::new();
         for chunk in chunks {
             if cancel.is_set() {
-                return Err(error::network(&Trouble::Canceled));
+                return Err(error::network(&TransportError::Canceled));
             }
             let result = decoder.chunk(chunk.get().as_bytes(), &mut notes);
             notes.drain(..).for_each(&mut *emit);

@@ -360,7 +360,7 @@ fn cancel_ends_a_hanging_call_and_the_next_call_is_unharmed() {
                 }
                 cancel.set();
                 assert!(request(&mut stream).is_none(), "the client hangs up");
-                let canceled = NoteBody::Answered(Err(error::network(&Trouble::Canceled)));
+                let canceled = NoteBody::Answered(Err(error::network(&TransportError::Canceled)));
                 assert_eq!(receiver.recv().unwrap(), canceled);
             });
             ask_model(&client, cancel, &mut |note| sender.send(note).unwrap());
@@ -386,7 +386,7 @@ fn a_call_canceled_beforehand_never_connects() {
     let client = client(&listener, Limits::default());
     let cancel = Cancel::default();
     cancel.set();
-    let canceled = NoteBody::Answered(Err(error::network(&Trouble::Canceled)));
+    let canceled = NoteBody::Answered(Err(error::network(&TransportError::Canceled)));
     assert_eq!(notes_of(&client, &cancel), vec![canceled]);
 }
 
