@@ -20,7 +20,7 @@ use crate::base::http::Response;
 use crate::base::id::TaskId;
 use crate::base::json;
 use crate::limits::ACP_PAGE;
-use crate::task::call::Mark;
+use crate::task::call::ListCursor;
 use crate::task::definitions::slash::{Registry, Spec};
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::log::answer::Finish;
@@ -218,7 +218,7 @@ pub fn sessions<'a>(
     known: impl Iterator<Item = (&'a TaskId, &'a Brief)>,
     live: Option<&TaskId>,
     workspace: Option<&str>,
-    after: Option<&Mark>,
+    after: Option<&ListCursor>,
 ) -> Response {
     let is_live = |task: &TaskId| live == Some(task);
     let place = |task: &TaskId, brief: &Brief| (std::cmp::Reverse((is_live(task), brief.at)), task.clone());
@@ -226,7 +226,7 @@ pub fn sessions<'a>(
         .filter(|(task, brief)| is_live(task) || (brief.turns > 0 && !brief.state.is_terminal()))
         .filter(|(_, brief)| workspace.is_none_or(|wanted| brief.workspace == wanted))
         .filter(|(task, brief)| {
-            let mark = |mark: &Mark| (std::cmp::Reverse((is_live(&mark.task), mark.at)), mark.task.clone());
+            let mark = |mark: &ListCursor| (std::cmp::Reverse((is_live(&mark.task), mark.at)), mark.task.clone());
             after.is_none_or(|after| place(task, brief) > mark(after))
         })
         .collect();
@@ -243,9 +243,9 @@ pub fn sessions<'a>(
 }
 
 /// The position that a cursor names.
-fn read_cursor(cursor: &str) -> Option<Mark> {
+fn read_cursor(cursor: &str) -> Option<ListCursor> {
     let (at, task) = cursor.split_once('.')?;
-    Some(Mark { at: at.parse().ok()?, task: task.into() })
+    Some(ListCursor { at: at.parse().ok()?, task: task.into() })
 }
 
 /// The error code of a fault. ACP defines some codes itself; for other faults the code is `usual`.

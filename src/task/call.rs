@@ -109,7 +109,7 @@ pub enum Call {
     Sessions {
         /// Only those of this workspace.
         workspace: Option<String>,
-        after: Option<Mark>,
+        after: Option<ListCursor>,
     },
     /// A WebSocket withdraws its prompts in a task: the queued ones, and the one of the current turn.
     TakeBack {
@@ -276,7 +276,7 @@ pub struct List {
     /// The size of a page; 0 is the largest.
     pub size: usize,
     /// The end of the page before.
-    pub after: Option<Mark>,
+    pub after: Option<ListCursor>,
     /// Newest messages of each task; none by default.
     pub history: usize,
     pub artifacts: bool,
@@ -284,7 +284,7 @@ pub struct List {
 
 /// A position in a list: the last task before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mark {
+pub struct ListCursor {
     pub at: u64,
     pub task: TaskId,
 }

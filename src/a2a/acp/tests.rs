@@ -442,7 +442,7 @@ fn sessions_come_in_pages_the_live_one_first() {
     known.push(("empty".into(), Brief { turns: 0, ..brief(900) }));
     known.push(("over".into(), Brief { state: TaskState::Completed, ..brief(900) }));
     known.push(("elsewhere".into(), Brief { workspace: "/x".into(), ..brief(900) }));
-    let page = |after: Option<&Mark>| {
+    let page = |after: Option<&ListCursor>| {
         let live = TaskId::from("t-0");
         let all = known.iter().map(|(task, brief)| (task, brief));
         value(&sessions(&form, all, Some(&live), Some("/w"), after).body)["result"].clone()

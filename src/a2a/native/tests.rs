@@ -3,7 +3,7 @@
 use super::*;
 use crate::a2a::views::list::token;
 use crate::a2a::{fault_frame, sample};
-use crate::task::call::Mark;
+use crate::task::call::ListCursor;
 use crate::task::log::event::Event;
 use std::sync::Arc;
 
@@ -184,7 +184,7 @@ fn faults_of_invalid_frames() {
 #[test]
 fn the_token_of_a_page_continues_its_list() {
     let list = List { state: Some(TaskState::InputRequired), ..List::default() };
-    let mark = Mark { at: 5, task: "t-1".into() };
+    let mark = ListCursor { at: 5, task: "t-1".into() };
     let ask = |state: &str, after: &str| {
         let call = json!({"list": {"state": state, "after": after}});
         let decoded = decode(&json!({"id": 1, "call": call}).to_string());

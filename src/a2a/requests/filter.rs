@@ -67,7 +67,7 @@ fn state(params: &Object) -> Result<Option<TaskState>, Fault> {
 mod tests {
     use super::*;
     use crate::a2a::views::list::token;
-    use crate::task::call::Mark;
+    use crate::task::call::ListCursor;
     use serde_json::json;
 
     fn ask(params: Value) -> Result<List, String> {
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_token_is_valid_only_for_its_own_list() {
-        let mark = Mark { at: 1_772_357_400_125, task: "t.1".into() };
+        let mark = ListCursor { at: 1_772_357_400_125, task: "t.1".into() };
         let filters = json!({"contextId": "c", "pageSize": 2});
         let list = ask(filters.clone()).unwrap();
         let token = token(&mark, &list);

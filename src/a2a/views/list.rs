@@ -11,7 +11,7 @@ use crate::base::http::Response;
 use crate::base::id::TaskId;
 use crate::base::json;
 use crate::limits::LIST_BYTES;
-use crate::task::call::{List, Mark};
+use crate::task::call::{List, ListCursor};
 use crate::task::log::brief::Brief;
 use crate::task::machine::state::{State, TaskState};
 use base64::Engine;
@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 pub struct Page<'a> {
     pub tasks: Vec<&'a State>,
     /// The position where the next page begins. None: this page is the last.
-    pub next: Option<Mark>,
+    pub next: Option<ListCursor>,
     /// The maximum number of tasks on a page.
     pub size: usize,
     /// The number of tasks in the whole list.
@@ -79,7 +79,7 @@ pub fn list(form: &Form, page: &Page<'_>, wanted: Wanted, asked: &List) -> Respo
     }
     let end = page.tasks.last().map(|state| &state.created.task);
     let cut = last.filter(|state| Some(&state.created.task) != end);
-    let next = cut.map(|state| Mark { at: Brief::of(state).at, task: state.created.task.clone() });
+    let next = cut.map(|state| ListCursor { at: Brief::of(state).at, task: state.created.task.clone() });
     let token = next.or(page.next.clone()).map(|mark| token(&mark, asked));
     let rest = json!({
         "nextPageToken": token.unwrap_or_default(),
@@ -92,18 +92,18 @@ pub fn list(form: &Form, page: &Page<'_>, wanted: Wanted, asked: &List) -> Respo
 }
 
 /// The page token for a position in a list. It is valid only for lists with the same filter.
-pub fn token(mark: &Mark, asked: &List) -> String {
+pub fn token(mark: &ListCursor, asked: &List) -> String {
     let position = format!("{}.{:08x}.{}", mark.at, filter(asked), mark.task);
     URL_SAFE_NO_PAD.encode(position)
 }
 
 /// Reads a page token. None: it is not a token of this server, or belongs to a list with another filter.
-pub fn read_token(text: &str, asked: &List) -> Option<Mark> {
+pub fn read_token(text: &str, asked: &List) -> Option<ListCursor> {
     let position = String::from_utf8(URL_SAFE_NO_PAD.decode(text).ok()?).ok()?;
     let (at, rest) = position.split_once('.')?;
     let (hash, task) = rest.split_once('.')?;
     let is_valid = u32::from_str_radix(hash, 16).ok()? == filter(asked);
-    is_valid.then_some(Mark { at: at.parse().ok()?, task: task.into() })
+    is_valid.then_some(ListCursor { at: at.parse().ok()?, task: task.into() })
 }
 
 /// A checksum of the filter, by which tokens of lists with another filter are recognised.
@@ -149,7 +149,7 @@ mod tests {
         };
         let first = shown(Dialect::REST_10, 0);
         assert_eq!(ids(&first["tasks"]), ["t-1", "t-2"]);
-        let place = Mark { at: states[1].status.at, task: "t-2".into() };
+        let place = ListCursor { at: states[1].status.at, task: "t-2".into() };
         let token = first["nextPageToken"].as_str().unwrap_or_default();
         assert_eq!(read_token(token, &asked), Some(place));
         let second = shown(Dialect::REST_10, 2);

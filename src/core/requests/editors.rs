@@ -15,7 +15,7 @@ use crate::core::tasks::create_task::NewTaskOptions;
 use crate::core::{Core, Site};
 use crate::mcp::config::client::ClientServers;
 use crate::task::access::Right;
-use crate::task::call::{Call, Create, Introduction, KnownSession, Mark, Mode, Open, Say, Settings, TaskTraits};
+use crate::task::call::{Call, Create, Introduction, KnownSession, ListCursor, Mode, Open, Say, Settings, TaskTraits};
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::machine::decide::Input;
 use crate::task::machine::job::{Pick, Said};
@@ -208,7 +208,7 @@ impl Core {
         &mut self,
         caller: &Caller,
         workspace: Option<&str>,
-        after: Option<&Mark>,
+        after: Option<&ListCursor>,
         now: Now,
     ) -> Result<(), Fault> {
         let known = self.tasks.known.iter().filter(|(_, brief)| caller.sees(brief));

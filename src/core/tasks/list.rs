@@ -8,7 +8,7 @@ use crate::core::Core;
 use crate::core::compute::Extent;
 use crate::core::disk::Parked;
 use crate::core::requests::Caller;
-use crate::task::call::{Call, List, Mark};
+use crate::task::call::{Call, List, ListCursor};
 use crate::task::log::brief::Brief;
 use crate::task::machine::state::State;
 use std::cmp::Ordering;
@@ -41,8 +41,10 @@ impl Core {
             Call::List(list) => {
                 let size = size(list, self.settings.limits.list_page);
                 let Newest { tasks, more, total } = self.newest(list, &request, size);
-                let next =
-                    tasks.last().filter(|_| more).map(|(task, brief)| Mark { at: brief.at, task: (*task).clone() });
+                let next = tasks
+                    .last()
+                    .filter(|_| more)
+                    .map(|(task, brief)| ListCursor { at: brief.at, task: (*task).clone() });
                 let page: Vec<TaskId> = tasks.iter().map(|(task, _)| (*task).clone()).collect();
                 let absent = page.iter().filter(|task| !self.tasks.is_loaded(task));
                 let absent: Vec<TaskId> = absent.cloned().collect();
