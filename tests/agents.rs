@@ -1,5 +1,4 @@
-//! Other agents as tools, with the real binary: two servers that work together, and agents that are written for the test, also bad
-//! ones.
+//! End-to-end tests of other agents as tools: two servers of this program that work together, and fake agents, including misbehaving ones.
 #![cfg(feature = "agents")]
 
 mod support;
@@ -28,24 +27,24 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// One that asks before it calls.
+    /// A server that asks before it calls an agent.
     pub fn asking() -> Caller {
         Caller { fixture: Fixture::with(|setup| setup.arg("--trust-workspace").env("MY_KEY", "k3y-from-outside")) }
     }
 
-    /// One that need not ask.
+    /// A server that calls agents without asking.
     pub fn allowed() -> Caller {
         let args = ["--approval-mode", "yolo", "--trust-workspace"];
         Caller { fixture: Fixture::with(|setup| setup.args(args).env("MY_KEY", "k3y-from-outside")) }
     }
 
-    /// Describes an agent in the user's home.
+    /// Writes an agent file in the user's home.
     pub fn agent(&self, name: &str, members: &str) {
         let home = self.fixture.server.state_dir().with_file_name("home");
         put(&home.join(format!(".gemini/agents/{name}.md")), name, members);
     }
 
-    /// Describes one in the workspace.
+    /// Writes an agent file in the workspace.
     pub fn agent_of_workspace(&self, name: &str, members: &str) {
         put(&self.fixture.server.workspace().join(format!(".gemini/agents/{name}.md")), name, members);
     }
@@ -59,7 +58,7 @@ impl Caller {
         self.fixture.client().stream("message/stream", prompt_in(task, script)).collect()
     }
 
-    /// Calls an agent in a new task, and returns what the model is told.
+    /// Calls an agent in a new task. Returns the result that the model gets.
     pub fn calls(&self, agent: &str, prompt: &str) -> String {
         self.say(&call(agent, prompt));
         self.told()

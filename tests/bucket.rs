@@ -1,7 +1,7 @@
-//! The clients of object stores against recorded answers of emulators, against every status, and with tokens of Google.
+//! Tests of the clients of object stores with recorded responses of emulators, with every status, and with tokens of Google.
 //!
-//! `bucket/gcs.jsonl` and `bucket/s3.jsonl` are exchanges with Google's storage-testbench and with moto, recorded byte for byte: a request
-//! and its answer per line. A line with `differs` says where the emulator is known to differ from the service.
+//! `bucket/gcs.jsonl` and `bucket/s3.jsonl` are exchanges with Google's storage-testbench and with moto, recorded byte for byte: one request
+//! with its response per line. A `differs` member describes a known difference between the emulator and the service.
 
 mod support;
 

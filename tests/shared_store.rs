@@ -1,5 +1,5 @@
-//! Several instances of the real binary that share one store, tested from outside: tasks of one instance are read, continued,
-//! cancelled and taken over by another one, while instances are killed, paused or lose the store.
+//! End-to-end tests of several instances of the binary that share one store: another instance reads, continues, cancels and takes over tasks
+//! of an instance, while instances are killed, paused or cut off from the store.
 //!
 //! The store is a fake of Google Cloud Storage in the test process, and `--store-times 10` divides all times of the protocol.
 
@@ -13,7 +13,7 @@ mod chaos;
 mod client;
 #[path = "shared_store/conversation.rs"]
 mod conversation;
-// The benchmarks use more of these.
+// Only the benchmarks use some functions of the modules below.
 #[path = "shared_store/fake_gcs.rs"]
 #[allow(dead_code)]
 mod fake_gcs;

@@ -1,4 +1,4 @@
-//! An agent that answers as a test wants, and remembers what it heard.
+//! A fake agent, which answers with a function of the test and records the requests.
 
 use crate::support::http::{Head, Message, Side};
 use serde_json::{Value, json};
@@ -24,9 +24,9 @@ pub enum Say {
     Json(u16, Value),
     /// A whole stream.
     Events(Vec<Value>),
-    /// These events again and again.
+    /// This event again and again.
     Flood(Value),
-    /// These events, and then nothing: the connection stays.
+    /// These events, and then nothing; the connection stays open.
     Hang(Vec<Value>),
     Redirect(String),
 }
@@ -37,7 +37,7 @@ pub struct FakeAgent {
 }
 
 impl FakeAgent {
-    /// The answer may name the agent's own URL.
+    /// Starts an agent. `answer` gets each request and the agent's own URL.
     pub fn start(answer: impl Fn(&Heard, &str) -> Say + Send + Sync + 'static) -> FakeAgent {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("bound"));

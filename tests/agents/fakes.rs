@@ -1,4 +1,4 @@
-//! Agents of others: of one version only, over REST only, without streams, and bad ones.
+//! Fake agents: with one version only, over REST only, without streams, and misbehaving ones.
 
 use crate::fake_agent::{FakeAgent, Say};
 use crate::support::eventually;

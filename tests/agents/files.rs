@@ -1,4 +1,4 @@
-//! Where agents are described, and what a project may not do.
+//! The locations of agent files, and the restrictions for agents of a project.
 
 use crate::fake_agent::{FakeAgent, Say};
 use crate::support::message::call_status_of;
@@ -73,7 +73,7 @@ fn agents_of_a_project_may_use_only_public_hosts_and_run_no_commands() {
 fn a_card_of_a_public_host_cannot_lead_to_this_machine() {
     let agent = agent();
     let caller = Caller::allowed();
-    // The file names a public host, so what its card says has to be public too.
+    // The file names a public host, so the URL in its card has to be public too.
     let card = json!({"supportedInterfaces": [{"url": "http://127.0.0.1:1/", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}]});
     caller.agent_of_workspace("inner", &format!("agent_card_json: '{card}'\n"));
     assert!(caller.calls("inner", "Do it.").contains("is not on the public internet"), "{}", caller.told());

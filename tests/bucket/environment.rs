@@ -1,4 +1,4 @@
-//! Which bucket the variables of the environment name.
+//! The bucket that environment variables select.
 
 use crate::server::{Reply, start};
 use gemini_a2a::bucket::{Bucket, BucketErrorKind};
@@ -12,7 +12,7 @@ fn bucket(set: &[(&str, &str)]) -> Result<Option<Arc<dyn Bucket>>, ConfigError> 
 }
 
 #[test]
-fn none_is_named_by_default() {
+fn no_bucket_is_selected_by_default() {
     for set in [&[][..], &[("A2A_GCS_BUCKET", "")], &[("STORAGE_EMULATOR_HOST", "localhost:9")], &[("AWS_REGION", "r")]]
     {
         assert!(bucket(set).expect("no error").is_none(), "{set:?}");

@@ -1,4 +1,4 @@
-//! The client of Google Cloud Storage against recorded answers of Google's testbench.
+//! The client of Google Cloud Storage with recorded responses of Google's testbench.
 
 use crate::tape::{Body, Exchange, named, recorded, replay};
 use gemini_a2a::bucket::{Bucket, BucketErrorKind, Deletion, Entry, Expect, List, Meta, Put, Version};
@@ -13,7 +13,7 @@ pub fn client(bucket: &str, address: &str) -> Gcs {
     Gcs::new(bucket, &format!("http://{address}"), agent(TlsConfig::default(), None).expect("an agent"), None)
 }
 
-/// Makes the recorded request by the client and compares the result with the recorded answer.
+/// Makes a recorded request with the client and compares the result with the recorded response.
 fn redo(client: &Gcs, exchange: &Exchange) {
     let (request, name) = (&exchange.request, &exchange.name);
     let object = request.path.split_once("/o/").map(|(_, object)| object).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Against real programs, which `tests/interop/bucket.py` starts. Each test reads the variables that it sets.
+//! Tests with emulators that `tests/interop/bucket.py` starts. Each test is configured by the environment variables that it sets.
 
 use gemini_a2a::bucket::{Bucket, BucketErrorKind, Deletion, Expect, List, Meta, Put, meta_of_body};
 use gemini_a2a::shell::bucket::google::{Origin, STORAGE_SCOPE, Tokens};
@@ -71,7 +71,7 @@ fn names(bucket: &dyn Bucket) {
     assert_eq!(listed(&list).0, [""; 0]);
 }
 
-/// Of many that create the same name, one succeeds.
+/// Of many requests that create the same name, one succeeds.
 fn one_of_many(bucket: &dyn Bucket) {
     let made = thread::scope(|scope| {
         let threads: Vec<_> = (0..16)
@@ -87,7 +87,7 @@ fn one_of_many(bucket: &dyn Bucket) {
     bucket.delete("race", None).expect("an answer");
 }
 
-/// Metadata is in the list, or it is the body.
+/// Metadata is in the list or is the body.
 fn metadata(bucket: &dyn Bucket) {
     let meta: Meta = [("parent".to_owned(), "größe ✓".to_owned())].into();
     bucket.put("meta/m", &Arc::from(&b""[..]), &meta, &Expect::Any).expect("an answer");
@@ -118,7 +118,7 @@ fn live_store_without_preconditions() {
     let refused = ProbeError::Configuration("this store ignores preconditions and would lose events".into());
     assert_eq!(probe(&*bucket(), &probe_name("live")), Err(refused));
     let left = bucket().list(&List { prefix: "probe/".into(), ..List::default() }).expect("a list").value;
-    assert_eq!(left.entries.len(), 0, "no object stays");
+    assert_eq!(left.entries.len(), 0, "no object remains");
 }
 
 #[test]

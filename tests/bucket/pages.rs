@@ -1,5 +1,5 @@
-//! Lists of several pages at a fake of each store that pages strictly: no more than a thousand names, entries and folders in one order,
-//! and sometimes a page without any.
+//! Lists of several pages, with a fake of each store: pages have at most a thousand names, entries and folders are sorted together, and some
+//! pages are empty.
 
 use crate::server::{Reply, Request, start};
 use crate::tape::decoded;
@@ -14,7 +14,7 @@ fn query(request: &Request) -> BTreeMap<String, String> {
     query.split('&').filter_map(pair).collect()
 }
 
-/// Names and folders behind a place, and whether there are more.
+/// A page of names and folders, and whether there are more.
 fn page(names: &[String], query: &BTreeMap<String, String>, begins: impl Fn(&str) -> bool) -> (Vec<String>, bool) {
     let prefix = &query["prefix"];
     let mut found: Vec<String> = names

@@ -1,4 +1,4 @@
-//! The check at the start, with every outcome, and that no object of it stays.
+//! The probe at startup: every result, and that no object remains.
 
 use gemini_a2a::bucket::{
     Answer, Bucket, BucketError, BucketErrorKind, Dated, Deletion, Expect, List, Meta, Object, Page, Put, Version,
@@ -7,7 +7,7 @@ use gemini_a2a::shell::bucket::{ProbeError, probe, probe_name};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 
-/// A store with names only, whose next requests may fail.
+/// A store of names without content, whose next requests may fail.
 #[derive(Default)]
 struct Names {
     names: Mutex<BTreeSet<String>>,
@@ -20,7 +20,7 @@ struct Names {
 enum Fault {
     None,
     Kind(BucketErrorKind),
-    /// It was done, and the answer was lost.
+    /// The request was executed, but the response was lost.
     Done,
 }
 
@@ -37,13 +37,13 @@ impl Names {
 
 fn attempt<T>(queue: &Mutex<VecDeque<Fault>>, act: impl FnOnce() -> T) -> Answer<T> {
     let fault = queue.lock().expect("a lock").pop_front().unwrap_or(Fault::None);
-    let trouble = |kind| Err(BucketError { kind, message: format!("the answer is {kind:?}") });
+    let error = |kind| Err(BucketError { kind, message: format!("the answer is {kind:?}") });
     match fault {
         Fault::None => Ok(Dated { value: act(), unix_ms: 0 }),
-        Fault::Kind(kind) => trouble(kind),
+        Fault::Kind(kind) => error(kind),
         Fault::Done => {
             act();
-            trouble(BucketErrorKind::Unknown)
+            error(BucketErrorKind::Unknown)
         }
     }
 }
@@ -120,7 +120,7 @@ fn unknown_results_can_be_tried_again_and_leave_no_object() {
 }
 
 #[test]
-fn every_start_has_its_own_name() {
+fn every_run_has_its_own_name() {
     let name = probe_name("i1");
     assert!(name.starts_with("probe/i1-") && name != probe_name("i1"), "{name}");
 }

@@ -1,4 +1,4 @@
-//! The client of S3 against recorded answers of moto.
+//! The client of S3 with recorded responses of moto.
 
 use crate::tape::{Body, Exchange, named, recorded, replay};
 use gemini_a2a::base::secret::Secret;
@@ -33,7 +33,7 @@ fn exchanges() -> Vec<Exchange> {
     recorded(RECORDING).into_iter().filter(|exchange| exchange.line["kind"] != "sigv4").collect()
 }
 
-/// What the recorded request lists.
+/// The list operation of a recorded request.
 fn list_of(exchange: &Exchange) -> List {
     let request = &exchange.request;
     List {
@@ -43,7 +43,7 @@ fn list_of(exchange: &Exchange) -> List {
     }
 }
 
-/// Makes the recorded request by the client and compares the result with the recorded answer.
+/// Makes a recorded request with the client and compares the result with the recorded response.
 fn redo(address: &str, exchange: &Exchange) {
     let (request, name) = (&exchange.request, &exchange.name);
     let path = request.path.strip_prefix('/').expect("a path");
@@ -102,7 +102,7 @@ fn redo(address: &str, exchange: &Exchange) {
     }
 }
 
-/// Compares with the recorded XML, read in the plainest way.
+/// Compares a page with the recorded XML, which is parsed here in the simplest way.
 fn check_list(page: &gemini_a2a::bucket::Page, exchange: &Exchange) {
     let text = String::from_utf8(exchange.body()).expect("UTF-8");
     let plain = |text: &str| text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");

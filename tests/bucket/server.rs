@@ -1,4 +1,4 @@
-//! A small HTTP server whose answers are bytes, so that it can also break off and reset.
+//! A small HTTP server that sends given bytes, so that responses can also be incomplete or end with a reset.
 
 use crate::support::http::{Head, Message, Side};
 use rustix::net::sockopt::set_socket_linger;
@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-/// A request as it came.
+/// A received request.
 pub struct Request {
     pub head: Head,
     pub body: Vec<u8>,
 }
 
-/// The bytes of an answer, and what becomes of the connection.
+/// The bytes of a response, and what happens to the connection afterwards.
 pub struct Reply {
     pub bytes: Vec<u8>,
     pub after: After,
@@ -42,7 +42,7 @@ impl Reply {
 
 type Answer = dyn Fn(&Request) -> Reply + Send + Sync;
 
-/// Answers every request by the function, and gives `127.0.0.1:port`. It ends with the process.
+/// Starts a server that answers every request with the function. Returns `127.0.0.1:port`. It ends with the process.
 pub fn start(answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address").to_string();

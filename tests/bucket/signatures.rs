@@ -1,4 +1,4 @@
-//! Signatures of AWS: the examples that AWS publishes, and those that botocore made for the recorded requests.
+//! AWS signatures: the published examples, and the signatures that botocore made for the recorded requests.
 
 use crate::s3::{RECORDING, keys};
 use gemini_a2a::shell::bucket::sigv4::{Signed, authorization};
@@ -12,7 +12,7 @@ fn every_recorded_signature_is_the_same() {
     let mut compared = 0;
     for line in RECORDING.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON")) {
         let name = line["name"].as_str().expect("a name");
-        // These are wrong on purpose.
+        // These signatures are intentionally wrong.
         if ["auth-off-wrong-signature", "auth-on-wrong-signature", "auth-on-header-changed"].contains(&name) {
             continue;
         }

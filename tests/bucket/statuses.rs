@@ -1,4 +1,4 @@
-//! What every status means, at both stores and for every operation.
+//! The meaning of every HTTP status, for both stores and every operation.
 
 use crate::server::{Reply, start};
 use crate::{gcs, s3};
@@ -8,7 +8,7 @@ use gemini_a2a::shell::bucket::sigv4::Keys;
 use std::net::TcpListener;
 use std::sync::Arc;
 
-/// The results of all operations at a store that gives the same answer to each.
+/// The results of all operations with a store that returns the same response to each.
 struct Results {
     create: Result<Put, BucketError>,
     any: Result<Put, BucketError>,
@@ -74,7 +74,7 @@ fn statuses_with_one_meaning() {
 }
 
 #[test]
-fn a_failed_precondition_is_no_error() {
+fn a_failed_precondition_is_not_an_error() {
     for at in [at_gcs(412, "precondition"), at_s3(412, "<Error><Code>PreconditionFailed</Code></Error>")] {
         assert_eq!(at.create, Ok(Put::PreconditionFailed));
         assert_eq!(at.delete_version, Ok(Deletion::PreconditionFailed));
@@ -140,7 +140,7 @@ fn quotas_and_codes_of_aws() {
 }
 
 #[test]
-fn answers_without_what_they_need_are_errors() {
+fn responses_without_required_fields_are_errors() {
     let no_date =
         start(|_| Reply { bytes: b"HTTP/1.1 404 X\r\nContent-Length: 0\r\n\r\n".to_vec(), ..Reply::new(200, &[], "") });
     assert_eq!(gcs::client("b", &no_date).get("n").expect_err("no date").kind, BucketErrorKind::Unknown);

@@ -1,5 +1,5 @@
-//! Replays recorded exchanges. A request is matched by what it means, because a client chooses its own boundary, field lists and order of
-//! the query. Equal requests are answered in the recorded order, and the last answer is repeated.
+//! Replays recorded exchanges. Requests are compared by meaning, because clients differ in boundaries, field lists and the order of the query.
+//! Equal requests get the recorded responses in order, and then the last one again.
 
 use crate::server::{After, Reply, Request, start};
 use base64::Engine;
@@ -8,13 +8,13 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
-/// What a request means.
+/// The meaning of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meaning {
     pub method: String,
     pub path: String,
     pub query: BTreeSet<(String, String)>,
-    /// The fields that change what is done.
+    /// The header fields that affect the result.
     pub fields: BTreeMap<String, String>,
     pub body: Body,
 }
@@ -43,7 +43,7 @@ impl Meaning {
             (decoded(name), decoded(value))
         };
         let query = query.split('&').filter(|piece| !piece.is_empty()).map(pair);
-        // Custom metadata is no field of ours at S3, so it does not count.
+        // The client does not send custom metadata as header fields to S3, so it is ignored.
         let counts = |name: &str| ["range", "if-match", "if-none-match"].contains(&name);
         let lower = fields.iter().map(|(name, value)| (name.to_lowercase(), value.clone()));
         let boundary = fields.iter().find_map(|(name, value)| {

@@ -1,5 +1,5 @@
-//! Access tokens of Google: how they are requested, when they are renewed, and what is refused. Keys are made by `openssl` when the test
-//! runs, and signatures are checked by it too.
+//! Access tokens of Google: how they are requested, when they are renewed, and which credentials are refused. The tests use `openssl` to create
+//! keys and to check signatures.
 
 use crate::server::{Reply, Request, start};
 use crate::support::TempDir;
@@ -34,7 +34,7 @@ impl TestClock {
     }
 }
 
-/// A server that gives `t1`, `t2` and so on for an hour each, and how many requests it got.
+/// A server whose tokens `t1`, `t2`, … are valid for an hour each, and the number of its requests.
 fn token_server(answer: impl Fn(&Request, usize) -> Reply + Send + Sync + 'static) -> (String, Arc<AtomicUsize>) {
     let count = Arc::new(AtomicUsize::new(0));
     let counted = count.clone();
@@ -50,7 +50,7 @@ fn token(number: usize) -> Reply {
     )
 }
 
-/// Those of the metadata server at this address.
+/// The tokens of the metadata server at this address.
 fn of_machine(address: &str, clock: &TestClock) -> Tokens {
     let origin = Origin { file: None, metadata_host: Some(address) };
     let tokens = Tokens::new(&origin, STORAGE_SCOPE, TlsConfig::default(), |_| None).expect("credentials");
@@ -95,7 +95,7 @@ fn a_hundred_callers_cause_one_request() {
 }
 
 #[test]
-fn a_token_is_renewed_once_before_its_end_and_nobody_waits_for_that() {
+fn a_token_is_renewed_once_before_it_expires_and_callers_do_not_wait() {
     let gate = Arc::new((Mutex::new(false), Condvar::new()));
     let held = gate.clone();
     let (address, count) = token_server(move |_, number| {
@@ -134,7 +134,7 @@ fn a_token_is_renewed_once_before_its_end_and_nobody_waits_for_that() {
 }
 
 #[test]
-fn a_renewal_that_fails_leaves_the_old_token_until_its_end() {
+fn after_a_failed_renewal_the_old_token_is_used_until_it_expires() {
     let (address, count) = token_server(|_, number| match number {
         1 => token(1),
         _ => Reply::new(503, &[], "later"),
@@ -154,7 +154,7 @@ fn a_renewal_that_fails_leaves_the_old_token_until_its_end() {
     assert!(error.message.contains("GOOGLE_APPLICATION_CREDENTIALS"), "{error}");
 }
 
-/// Answers 401 to all tokens before this one.
+/// A store that answers 401 to all tokens before this one.
 fn store(first: &'static str) -> (String, Arc<AtomicUsize>) {
     token_server(move |request, _| match request.head.field("authorization") {
         Some(bearer) if bearer >= first => Reply::new(404, &[], "No such object"),
@@ -181,7 +181,7 @@ fn a_refused_token_is_replaced_once() {
 }
 
 #[test]
-fn a_token_that_cannot_be_got_is_the_stores_error() {
+fn the_store_reports_the_error_of_a_missing_token() {
     for (status, kind) in
         [(500, BucketErrorKind::Unknown), (429, BucketErrorKind::Unknown), (404, BucketErrorKind::Forbidden)]
     {

@@ -323,6 +323,6 @@ pub const CHECKLIST: &[Behaviour] = &[
     (87, "tasks kept in a cloud bucket", Covered(&[
         "src/bucket/log/tests.rs::compacted_segments_and_the_segments_after_them_are_loaded",
         "src/shell/bucket/projection/tests.rs::another_program_reads_the_task_from_three_objects",
-        "src/shell/bucket/projection/tests.rs::a_name_of_200_bytes_is_written_out",
+        "src/shell/bucket/projection/tests.rs::an_artifact_name_of_more_than_200_bytes_is_hashed",
     ])),
 ];

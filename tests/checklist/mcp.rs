@@ -31,7 +31,7 @@ pub const CHECKS: &[Behaviour] = &[
         "tests/mcp/life.rs::a_server_that_ends_while_it_is_started_again_is_started_once_more",
     ])),
     (7, "a server gets the variables of its settings and none of our keys", Covered(&[
-        "src/mcp/config/tests.rs::check_7_our_own_keys_are_for_the_operators_settings_only",
+        "src/mcp/config/tests.rs::check_7_credentials_of_this_program_are_for_the_operators_settings_only",
         "tests/mcp/programs.rs::a_server_gets_only_the_variables_of_its_settings",
         "tests/mcp/secrets.rs::credentials_of_this_program_reach_no_child",
     ])),
@@ -72,7 +72,7 @@ pub const CHECKS: &[Behaviour] = &[
         "tests/mcp/network.rs::a_stream_that_breaks_is_resumed_if_it_has_ids",
     ])),
     (17, "a server need not have a stream of its own", Covered(&[
-        "src/mcp/transport/http/tests.rs::check_17_a_server_without_a_stream_of_its_own_is_no_failure",
+        "src/mcp/transport/http/tests.rs::check_17_a_server_without_a_get_stream_is_not_an_error",
         "tests/mcp/network.rs::the_get_stream_is_requested_only_once_from_a_server_that_has_none",
     ])),
     (18, "a redirection to another host is refused, and nothing is sent there", Covered(&[
@@ -135,7 +135,7 @@ pub const CHECKS: &[Behaviour] = &[
         "tests/policy/mcp.rs::a_pattern_is_for_exactly_one_server_and_never_for_a_name",
     ])),
     (33, "references in schemas are resolved, also recursive ones, and none is left", Covered(&[
-        "src/mcp/schema/tests.rs::check_33_references_are_put_in_place_and_recursion_ends",
+        "src/mcp/schema/tests.rs::check_33_references_are_resolved_in_place_and_recursion_ends",
         "src/mcp/schema/tests.rs::any_schema_becomes_a_finite_one_of_known_keywords",
     ])),
     (34, "a parameter may be named like a keyword", Covered(&[
@@ -159,7 +159,7 @@ pub const CHECKS: &[Behaviour] = &[
 
     // Calls.
     (39, "progress is shown while it comes, and the server counts as alive", Covered(&[
-        "src/mcp/session/tests/calls.rs::check_39_progress_is_live_output_and_restarts_the_clock",
+        "src/mcp/session/tests/calls.rs::check_39_progress_is_live_output_and_restarts_the_timeout",
         "tests/mcp/calls.rs::progress_is_live_output",
         "src/tool/live.rs::live_text_is_shown_at_an_interval",
     ])),

@@ -1,5 +1,4 @@
-//! A TCP proxy in front of several instances. Each connection goes to the next instance in turn, whether that is well or not, as with
-//! a balancer that does not look at what it forwards.
+//! A TCP load balancer in front of several instances. It forwards connections round-robin, without health checks.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -20,7 +19,7 @@ struct Shared {
 }
 
 impl Balancer {
-    /// In front of this many instances, which have no port yet.
+    /// A balancer for this many instances, which have no port yet.
     pub fn new(instances: usize) -> Balancer {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -47,7 +46,7 @@ impl Balancer {
         format!("http://{}", self.address)
     }
 
-    /// Says where an instance listens now, if it does.
+    /// Sets the port of an instance, or `None` if it does not listen.
     pub fn set_port(&self, instance: usize, port: Option<u16>) {
         self.shared.ports[instance].store(port.unwrap_or_default(), Ordering::Relaxed);
     }

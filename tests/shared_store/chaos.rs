@@ -1,5 +1,5 @@
-//! Fifty conversations through a balancer in front of three instances, each of which is killed, paused and cut off from the store ten
-//! times. In the end everything that clients were shown or told is in the logs, once.
+//! Fifty conversations through a load balancer in front of three instances, each of which is killed, paused or cut off from the store ten
+//! times. In the end, the logs contain everything that clients saw or that was acknowledged, exactly once.
 //!
 //! It takes minutes, so it is ignored; `scripts/test` runs it with the times of the protocol divided by ten, and once more undivided
 //! with `CI=true`:
@@ -32,15 +32,15 @@ const FAULTS: usize = 10;
 enum Fault {
     /// Killed and started again at once.
     KilledBriefly,
-    /// Killed, and started again when the others count it as dead.
+    /// Killed, and started again after the others consider it dead.
     KilledForLong,
-    /// Stopped for longer than every time limit of the protocol but the grace before a removal.
+    /// Suspended for longer than every time of the protocol except the grace period before a removal.
     Paused,
-    /// Connections to the store are reset, for as long.
+    /// Connections to the store are reset for the same time.
     CutOff,
-    /// The store does not answer, for as long.
+    /// The store does not answer for the same time.
     Unanswered,
-    /// Requests are carried out, but their answers get lost.
+    /// Requests are executed, but their responses are lost.
     AnswersLost,
 }
 
@@ -58,13 +58,13 @@ fn chaos_loses_and_repeats_nothing() {
     let seed = number("CHAOS_SEED").unwrap_or(1);
     eprintln!("STORE_TIMES={divisor} CHAOS_SEED={seed}");
     let times = Times::default().divided(divisor);
-    // What the slowest take-over needs: an instance is noticed to be dead, and a scan finds its tasks.
+    // The time of the slowest take-over: the death of an instance is noticed, and a scan finds its tasks.
     let death = Duration::from_millis(times.death_ms);
     let recovery = death + Duration::from_millis(times.scan_ms + times.heartbeats_listed_ms);
     let cluster = Cluster::with(FakeGcs::new(), FakeGemini::start()).with_times(divisor);
     let balancer = Balancer::new(INSTANCES);
     let begin = Instant::now();
-    // How many instances still have faults before them.
+    // The number of instances that still have faults to come.
     let suffering = AtomicUsize::new(INSTANCES);
     let terms = Terms {
         goes_on: &|| suffering.load(Ordering::Relaxed) > 0,
@@ -108,11 +108,11 @@ fn chaos_loses_and_repeats_nothing() {
     report(&conversations, &cluster, begin.elapsed());
 }
 
-/// Lets an instance suffer its faults, with a pause of random length before each.
+/// Causes the faults of an instance, with a random pause before each.
 fn suffer(mut instance: Instance, at: usize, balancer: &Balancer, death: Duration, mut chance: Random) -> Instance {
     for turn in 0..FAULTS {
         thread::sleep(death.mul_f64(chance.within(10, 50) as f64 / 100.0));
-        // Each kind happens to each instance.
+        // Every instance has every kind of fault.
         let fault = ALL_FAULTS.get((turn + at) % FAULTS).or(chance.pick(&ALL_FAULTS)).copied().expect("a fault");
         eprintln!("{} is {fault:?}", instance.name);
         match fault {
@@ -175,7 +175,7 @@ fn check(conversation: &Conversation, cluster: &Cluster, instances: &[Instance],
         let started = calls_of_word(&events, word, "call_started");
         assert!(ran <= started, "{task}: {word} ran {ran} times and was started {started} times");
     }
-    // A request whose answer was lost may have taken effect after the client's last look: then there is more than it was shown.
+    // A request whose response was lost may have taken effect after the client last read. Then there are more events than the client saw.
     let [first, others @ ..] = instances else { return };
     let whole = read_at(first, task, &events);
     let mut pairs = conversation.shown.iter().zip(&whole);
@@ -187,7 +187,7 @@ fn check(conversation: &Conversation, cluster: &Cluster, instances: &[Instance],
     }
 }
 
-/// What an instance shows of a task at rest, from its first event.
+/// The events of a task at rest that an instance shows.
 fn read_at(instance: &Instance, task: &str, events: &[Value]) -> Vec<(u64, Value)> {
     let mut shown = vec![];
     let end = follow(&instance.url(), task, 0, PATIENCE, |event| {
@@ -200,12 +200,12 @@ fn read_at(instance: &Instance, task: &str, events: &[Value]) -> Vec<(u64, Value
     shown
 }
 
-/// The calls that events of this kind are about.
+/// The calls of the events of a kind.
 fn calls<'a>(events: &'a [Value], kind: &str) -> Vec<&'a str> {
     events.iter().filter_map(|event| event["event"][kind]["call"].as_str()).collect()
 }
 
-/// How many calls whose plan names a word have an event of this kind. Nobody else's command contains the word.
+/// How many calls whose plan contains a word have an event of a kind. Only commands of one conversation contain the word.
 fn calls_of_word(events: &[Value], word: &str, kind: &str) -> usize {
     let command = format!("echo {word} >>");
     let planned: Vec<&str> = events
@@ -216,7 +216,7 @@ fn calls_of_word(events: &[Value], word: &str, kind: &str) -> usize {
     calls(events, kind).into_iter().filter(|call| planned.contains(call)).count()
 }
 
-/// Waits until no task is at work, including those that nobody asks for any more.
+/// Waits until no task is at work, including tasks that no client uses any more.
 fn expect_rest(cluster: &Cluster, patience: Duration) {
     let deadline = Instant::now() + patience;
     loop {
@@ -254,12 +254,12 @@ fn report(conversations: &[Conversation], cluster: &Cluster, took: Duration) {
     let sum = |of: fn(&Conversation) -> usize| conversations.iter().map(of).sum::<usize>();
     let owners: usize = conversations.iter().map(|c| log::owners(&log::read(&cluster.store, &c.task)).len()).sum();
     eprintln!(
-        "{} events shown, {} prompts and {} approvals acknowledged, {} take-overs, {} troubles, {} tasks, {} s",
+        "{} events shown, {} prompts and {} approvals acknowledged, {} take-overs, {} failures, {} tasks, {} s",
         sum(|c| c.shown.len()),
         sum(|c| c.prompts.len()),
         sum(|c| c.approvals.len()),
         owners - conversations.len(),
-        sum(|c| c.troubles),
+        sum(|c| c.failures),
         tasks(cluster).len(),
         took.as_secs()
     );

@@ -1,4 +1,4 @@
-//! What the tests send to instances and ask about their answers. Streams that break are values here, because instances die.
+//! Requests of the tests to instances. Interrupted streams are normal results, because instances are killed.
 
 use super::instance::Instance;
 use crate::support::PATIENCE;
@@ -11,7 +11,7 @@ use std::io::{self, ErrorKind};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// What the reader of a stream wants after an event.
+/// Whether the reader of a stream continues after an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     Continue,
@@ -23,7 +23,7 @@ pub enum Next {
 pub enum End {
     /// The server ended the stream.
     Whole,
-    /// The reader wanted no more.
+    /// The reader stopped.
     Stopped,
     /// The server answered with this error, instead of a stream or at its end.
     Refused(Value),
@@ -31,7 +31,7 @@ pub enum End {
     Broken(String),
 }
 
-/// Follows a task behind the event `after` and gives each event to `each`. No event for `patience` counts as broken.
+/// Follows a task from the event after `after` and calls `each` with each event. The stream counts as broken if no event arrives for `patience`.
 pub fn follow(url: &str, task: &str, after: u64, patience: Duration, mut each: impl FnMut(Event) -> Next) -> End {
     let body = envelope(fresh(), "tasks/resubscribe", json!({ "id": task })).to_string();
     let after = after.to_string();
@@ -98,7 +98,7 @@ pub fn whole(instance: &Instance, task: &str) -> Vec<Event> {
     whole_at(&instance.url(), task)
 }
 
-/// The same at a URL.
+/// Like [`whole`], for the instance at a URL.
 pub fn whole_at(url: &str, task: &str) -> Vec<Event> {
     let mut events = vec![];
     let end = follow(url, task, 0, PATIENCE, |event| {
@@ -109,8 +109,8 @@ pub fn whole_at(url: &str, task: &str) -> Vec<Event> {
     events
 }
 
-/// What every reader of an event has to receive: its number and its body. Whether a stream ends with the event, and the token
-/// counts that come with the end, depend on the stream.
+/// The part of an event that is the same for every reader: its number and its body, without `final` and the token counts, which depend on
+/// the stream.
 pub fn content(event: &Event) -> (u64, Value) {
     let mut result = event.result().clone();
     if let Some(result) = result.as_object_mut() {
@@ -126,13 +126,13 @@ pub fn contents(events: &[Event]) -> Vec<(u64, Value)> {
     events.iter().map(content).collect()
 }
 
-/// Prompts a new task, waits until it is at rest, and gives its id.
+/// Sends a prompt to a new task and waits until the task is at rest. Returns its id.
 pub fn run(instance: &Instance, script: &str) -> String {
     let task = instance.client().call("message/send", prompt(script));
     task_of(&task).unwrap_or_else(|| panic!("no task in {task}")).to_owned()
 }
 
-/// Prompts a new task whose only call asks for permission. Gives the task and the call.
+/// Sends a prompt to a new task whose only call needs approval. Returns the task and the call.
 pub fn ask(instance: &Instance, script: &str) -> (String, String) {
     let task = run(instance, script);
     let asked = whole(instance, &task).iter().rev().find_map(|event| asked_of(event.result()).map(str::to_owned));
@@ -143,13 +143,13 @@ pub fn get(instance: &Instance, task: &str) -> Value {
     instance.client().call("tasks/get", json!({ "id": task }))
 }
 
-/// Gives a request that does not wait for the end of the turn.
+/// Changes a request so that it does not wait for the end of the turn.
 pub fn without_waiting(mut params: Value) -> Value {
     params["configuration"] = json!({ "blocking": false });
     params
 }
 
-/// Sends a message by the REST binding of A2A 0.3. Gives the status of HTTP and the reason of an error.
+/// Sends a message by the REST binding of A2A 0.3. Returns the HTTP status and the reason of an error.
 pub fn status_of_sending(instance: &Instance, params: &Value) -> (u16, Value) {
     let response = instance.client().post("/v1/message:send", params);
     (response.status(), response.json()["data"]["reason"].clone())

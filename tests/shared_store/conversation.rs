@@ -1,5 +1,5 @@
-//! A client that has a conversation of several turns, in each of which it approves a command, while every connection may lead to another
-//! instance, break, or be refused. It notes what it was shown and what was acknowledged.
+//! A client with a conversation of several turns, in each of which it approves a command. Each connection may lead to another instance, break,
+//! or be refused. The client records the events that it saw and what was acknowledged.
 
 use super::client::{End, Next, content, follow, number, without_waiting};
 use crate::support::client::{Client, Event, envelope};
@@ -11,58 +11,58 @@ use serde_json::{Value, json};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What a client may expect of its servers.
+/// The parameters of a conversation.
 #[derive(Clone, Copy)]
 pub struct Terms<'a> {
-    /// Whether it begins a further turn when one has ended. The first turn it begins in any case.
+    /// Whether the client begins another turn after a turn. It always begins the first one.
     pub goes_on: &'a (dyn Fn() -> bool + Sync),
-    /// How long it waits at most before a further turn.
+    /// The longest pause before another turn.
     pub longest_pause: Duration,
-    /// How long a stream may be silent before the client asks again: longer than a command runs.
+    /// How long a stream may be silent before the client reconnects. Longer than a command runs.
     pub silence: Duration,
     /// How long the conversation may take before it counts as stuck.
     pub patience: Duration,
 }
 
-/// What a client knows about its task in the end.
+/// What the client has recorded about its task.
 pub struct Conversation {
     pub task: String,
-    /// Numbers and contents of all events that it was shown, in the order of their arrival.
+    /// Numbers and contents of all events that the client saw, in order.
     pub shown: Vec<(u64, Value)>,
     /// Texts of prompts that were acknowledged.
     pub prompts: Vec<String>,
     /// Calls whose approval was acknowledged.
     pub approvals: Vec<String>,
-    /// Words that commands of this task write, one for each prompt that was sent.
+    /// Words that the commands of this task write, one per prompt.
     pub words: Vec<String>,
-    /// Connections that ended too early, and requests that were refused.
-    pub troubles: usize,
-    /// What the last of these was.
-    last_trouble: String,
-    /// Whether the last event that was shown ends a turn or asks a question, and nothing was acknowledged since.
+    /// The number of interrupted connections and refused requests.
+    pub failures: usize,
+    /// The last of these failures.
+    last_failure: String,
+    /// Whether the last event ended a turn or asked a question, and nothing was acknowledged since.
     is_at_rest: bool,
 }
 
-/// Has a conversation by the URL and gives what the client knows. `name` is the beginning of its words.
+/// Has a conversation with the server at the URL. The words of its commands begin with `name`.
 pub fn converse(url: &str, name: &str, terms: Terms<'_>, chance: &mut Random) -> Conversation {
     let deadline = Instant::now() + terms.patience;
     let mut client = Conversation::begin(url, name, chance, deadline);
-    // The call that waits for an answer, as the events so far have it.
+    // The call that waits for an answer, according to the events so far.
     let mut open: Option<String> = None;
     loop {
         assert!(
             Instant::now() < deadline,
-            "the conversation of {name} is stuck: {} with {} prompts, {open:?} is open, last shown: {:?}, last trouble: {}",
+            "the conversation of {name} is stuck: {} with {} prompts, {open:?} is open, last shown: {:?}, last failure: {}",
             client.task,
             client.prompts.len(),
             client.shown.last(),
-            client.last_trouble
+            client.last_failure
         );
-        // Whoever follows a task at rest waits for the next turn, so that a look is enough.
+        // A stream of a task at rest waits for the next turn, so a short look is enough.
         let silence = if client.is_at_rest { Duration::from_millis(300) } else { terms.silence };
         let end = client.follow(url, silence, &mut open);
         if !client.is_at_rest {
-            client.note_trouble(format!("{end:?}"));
+            client.note_failure(format!("{end:?}"));
             thread::sleep(Duration::from_millis(chance.within(10, 200)));
             continue;
         }
@@ -83,7 +83,7 @@ pub fn converse(url: &str, name: &str, terms: Terms<'_>, chance: &mut Random) ->
 }
 
 impl Conversation {
-    /// Makes a task. A task whose id got lost stays behind with an open question.
+    /// Creates a task. If its id is lost, another one is created, and the lost task stays with an open question.
     fn begin(url: &str, name: &str, chance: &mut Random, deadline: Instant) -> Conversation {
         let mut client = Conversation {
             task: String::new(),
@@ -91,9 +91,9 @@ impl Conversation {
             prompts: vec![],
             approvals: vec![],
             words: vec![],
-            troubles: 0,
+            failures: 0,
             is_at_rest: false,
-            last_trouble: String::new(),
+            last_failure: String::new(),
         };
         while client.task.is_empty() {
             assert!(Instant::now() < deadline, "{name} gets no task");
@@ -105,7 +105,7 @@ impl Conversation {
         client
     }
 
-    /// Reads the events behind those that were shown until the stream ends. `open` becomes the call that asks at its end, if one does.
+    /// Reads the next events until the stream ends. Sets `open` to the call that waits for an answer then.
     fn follow(&mut self, url: &str, silence: Duration, open: &mut Option<String>) -> End {
         let after = self.shown.last().map_or(0, |shown| shown.0);
         let task = self.task.clone();
@@ -135,7 +135,7 @@ impl Conversation {
         Some(task)
     }
 
-    /// Sends a prompt with a word of its own. Most commands are fast, some take a while.
+    /// Sends a prompt with its own word. Most commands are fast, some take a while.
     fn prompt(&mut self, url: &str, name: &str, chance: &mut Random) -> Option<String> {
         let word = format!("{name}-{}", self.words.len());
         self.words.push(word.clone());
@@ -147,8 +147,8 @@ impl Conversation {
         Some(task)
     }
 
-    /// Sends a message by a connection of its own. Gives the task of the answer if the message was acknowledged. If not, it was refused,
-    /// or nobody knows: what is shown next tells whether it was accepted.
+    /// Sends a message on its own connection. Returns the task if the message was acknowledged. Otherwise it was refused, or the result is
+    /// unknown: the next events show whether it was accepted.
     fn send(&mut self, url: &str, params: Value) -> Option<String> {
         let body = envelope(fresh(), "message/send", without_waiting(params)).to_string();
         let json = [("Content-Type", "application/json")];
@@ -157,12 +157,12 @@ impl Conversation {
         if reply["result"].is_object() {
             return Some(task_of(&reply["result"]).expect("a task").to_owned());
         }
-        self.note_trouble(format!("a message was answered with {reply}"));
+        self.note_failure(format!("a message was answered with {reply}"));
         None
     }
 
-    fn note_trouble(&mut self, trouble: String) {
-        self.troubles += 1;
-        self.last_trouble = trouble;
+    fn note_failure(&mut self, failure: String) {
+        self.failures += 1;
+        self.last_failure = failure;
     }
 }

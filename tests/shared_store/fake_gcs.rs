@@ -1,5 +1,5 @@
-//! A fake of Google Cloud Storage in threads of the test: one bucket, and a front with its own port for each instance. Faults are
-//! faults of a front, so that one instance loses the store while the others keep it.
+//! A fake of Google Cloud Storage in threads of the test: one bucket, and a front with its own port for each instance. Each front has its own
+//! faults, so that one instance can lose the store while the others reach it.
 
 use super::gcs_api::{Api, Operation, Preconditions};
 use crate::support::http::{Head, Message, Side};
@@ -23,17 +23,17 @@ pub struct FakeGcs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Link {
     Up,
-    /// Every request is carried out after this time.
+    /// Every request is executed after this time.
     Slow(Duration),
     /// Every request is refused with this status.
     Status(u16),
-    /// Every third request is refused with this status, and the others are carried out.
+    /// Every third request is refused with this status, and the others are executed.
     Faulty(u16),
-    /// Connections are reset, and no request is carried out.
+    /// Connections are reset, and no request is executed.
     Refused,
-    /// Requests are read and neither carried out nor answered.
+    /// Requests are read, but neither executed nor answered.
     Silent,
-    /// Requests are carried out, and then the connection is reset.
+    /// Requests are executed, and then the connection is reset.
     LosesAnswers,
 }
 
@@ -48,7 +48,7 @@ struct Shared {
     link: Mutex<Link>,
     counts: Mutex<BTreeMap<Operation, u64>>,
     is_over: AtomicBool,
-    /// How many requests came by a faulty link.
+    /// The number of requests on a faulty link.
     faulty: AtomicU64,
 }
 
@@ -87,7 +87,7 @@ impl FakeGcs {
         }
     }
 
-    /// A further port of the same bucket.
+    /// Another port of the same bucket.
     pub fn front(&self) -> Front {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -122,12 +122,12 @@ impl Front {
         *guard(&self.shared.link) = link;
     }
 
-    /// How many requests of a kind were carried out.
+    /// How many requests of a kind were executed.
     pub fn count(&self, operation: Operation) -> u64 {
         guard(&self.shared.counts).get(&operation).copied().unwrap_or_default()
     }
 
-    /// How many requests of all kinds were carried out.
+    /// How many requests of all kinds were executed.
     pub fn total(&self) -> u64 {
         guard(&self.shared.counts).values().sum()
     }
@@ -150,12 +150,12 @@ impl Shared {
         *guard(&self.link)
     }
 
-    /// Whether a request of a faulty link is carried out: two of three are.
-    fn is_carried_out(&self) -> bool {
+    /// Whether a request on a faulty link is executed: two of three are.
+    fn is_executed(&self) -> bool {
         !self.faulty.fetch_add(1, Ordering::Relaxed).is_multiple_of(3)
     }
 
-    fn carry_out(&self, head: &Head, body: &[u8]) -> Vec<u8> {
+    fn execute(&self, head: &Head, body: &[u8]) -> Vec<u8> {
         let (operation, reply) = self.api.respond(head, body);
         if let Some(operation) = operation {
             *guard(&self.counts).entry(operation).or_default() += 1;
@@ -180,7 +180,7 @@ fn serve(mut connection: TcpStream, shared: &Shared) -> Option<()> {
         match shared.link() {
             Link::Up => {}
             Link::Slow(delay) => thread::sleep(delay),
-            Link::Faulty(_) if shared.is_carried_out() => {}
+            Link::Faulty(_) if shared.is_executed() => {}
             Link::Status(status) | Link::Faulty(status) => {
                 let refused = format!("HTTP/1.1 {status} Refused\r\nContent-Length: 0\r\n\r\n");
                 connection.write_all(refused.as_bytes()).ok()?;
@@ -191,11 +191,11 @@ fn serve(mut connection: TcpStream, shared: &Shared) -> Option<()> {
             Link::Refused => return reset(&connection),
             Link::Silent => return wait_for_the_end(&mut connection),
             Link::LosesAnswers => {
-                shared.carry_out(&head, &body);
+                shared.execute(&head, &body);
                 return reset(&connection);
             }
         }
-        connection.write_all(&shared.carry_out(&head, &body)).ok()?;
+        connection.write_all(&shared.execute(&head, &body)).ok()?;
         body.clear();
         message.restart(Side::Request, &mut body).ok()?;
     }

@@ -1,5 +1,5 @@
-//! The JSON API of Google Cloud Storage over a [`MemoryBucket`]: one request in, one response out. Requests that the service would
-//! not accept, and parameters that our client has no reason to send, are answered with 400, so that a mistake in the client fails a test.
+//! The JSON API of Google Cloud Storage over a [`MemoryBucket`]. Requests that the service would not accept, and parameters that the client
+//! under test does not need, are answered with 400, so that a mistake in the client fails a test.
 
 use crate::support::http::Head;
 use base64::Engine;
@@ -16,10 +16,10 @@ use std::time::SystemTime;
 /// The name of the bucket that clients use.
 pub const BUCKET: &str = "tasks-of-tests";
 
-/// How many entries a page of a list has at most, unless a test says otherwise. It is small, so that the tests have lists of several pages.
+/// The default maximum of entries per page of a list. It is small, so that tests have lists of several pages.
 const PAGE_ENTRIES: usize = 100;
 
-/// What a request does.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Operation {
     Get,
@@ -33,7 +33,7 @@ pub enum Operation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Preconditions {
     Honoured,
-    /// As one emulator does it: every precondition counts as met.
+    /// Every precondition counts as met, as in one emulator.
     Ignored,
 }
 
@@ -41,7 +41,7 @@ pub enum Preconditions {
 pub struct Api {
     pub bucket: MemoryBucket,
     pub preconditions: Preconditions,
-    /// How many entries a page of a list has at most, whatever the client asks for.
+    /// The maximum of entries per page of a list, even if the client asks for more.
     pub page_entries: usize,
 }
 
@@ -66,7 +66,7 @@ impl Api {
         Api { bucket: MemoryBucket::new(), preconditions, page_entries: PAGE_ENTRIES }
     }
 
-    /// Carries a request out. Gives what it was and the bytes of its response.
+    /// Executes a request. Returns its operation and the bytes of the response.
     pub fn respond(&self, head: &Head, body: &[u8]) -> (Option<Operation>, Vec<u8>) {
         let now = unix_ms();
         self.bucket.set_time(now);
@@ -246,7 +246,7 @@ impl Reply {
     }
 }
 
-/// What a request does, by its method and path, also if it is refused.
+/// The operation of a request, even if the request is refused.
 pub fn operation_of(head: &Head) -> Option<Operation> {
     let path = head.target().split('?').next().unwrap_or_default();
     operation(head.method(), path).map(|(operation, _)| operation)

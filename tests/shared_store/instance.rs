@@ -1,4 +1,4 @@
-//! An instance of the real binary on the shared store, as a process that tests kill, pause, restart and cut off from the store.
+//! An instance of the binary on the shared store: a process that tests kill, pause, restart and cut off from the store.
 
 use super::fake_gcs::{FakeGcs, Front};
 use super::gcs_api::BUCKET;
@@ -18,7 +18,7 @@ pub struct Cluster {
     pub store: FakeGcs,
     pub model: FakeGemini,
     dir: TempDir,
-    /// What the instances divide the times of the protocol by.
+    /// The divisor of the times of the protocol.
     times: u64,
 }
 
@@ -53,7 +53,7 @@ impl Cluster {
         instance
     }
 
-    /// The same without starting it.
+    /// Prepares an instance without starting it.
     pub fn stopped(&self, name: &str, workspace: &str) -> Instance {
         let front = self.store.front();
         let mut command = Command::new(env!("CARGO_BIN_EXE_gemini-a2a"));
@@ -101,7 +101,7 @@ pub struct Instance {
     /// The store as this instance reaches it.
     pub front: Front,
     process: Option<Process>,
-    /// What all processes of this instance have printed.
+    /// The output of all processes of this instance.
     log: Arc<Mutex<String>>,
 }
 
@@ -121,7 +121,7 @@ impl Instance {
         self.process.as_ref().map(|process| process.port)
     }
 
-    /// What starts it.
+    /// The command that starts it.
     pub fn command(&mut self) -> &mut Command {
         &mut self.command
     }
@@ -176,7 +176,7 @@ impl Instance {
         }
     }
 
-    /// Stops the process without ending it; its sockets stay open.
+    /// Suspends the process; its sockets stay open.
     pub fn pause(&self) {
         self.signal(Signal::STOP);
     }
@@ -191,7 +191,7 @@ impl Instance {
         kill_process(pid, signal).expect("our own child takes signals");
     }
 
-    /// Gives the length of the log before the start.
+    /// Starts the process. Returns the length of the log before the start.
     fn spawn(&mut self) -> usize {
         let begin = self.log().len();
         let mut child = self.command.spawn().expect("the binary under test");
@@ -219,7 +219,7 @@ impl Drop for Process {
     }
 }
 
-/// Appends what a process prints to the log, line by line.
+/// Appends the output of a process to the log, line by line.
 fn follow(from: impl Read + Send + 'static, log: &Arc<Mutex<String>>) {
     let log = log.clone();
     thread::spawn(move || {
@@ -232,7 +232,7 @@ fn follow(from: impl Read + Send + 'static, log: &Arc<Mutex<String>>) {
     });
 }
 
-/// The port that it says it listens on. Only whole lines are in the log.
+/// The port in the log on which the instance listens. The log has only whole lines.
 fn loopback_port(log: &str) -> Option<u16> {
     ["listens on http://localhost:", "listens on http://127.0.0.1:"].iter().find_map(|start| {
         let rest = &log[log.find(start)? + start.len()..];

@@ -1,4 +1,4 @@
-//! The logs of tasks as they are in the bucket, read without the code of the server.
+//! Reads the logs of tasks in the bucket, without the code of the server.
 
 use super::fake_gcs::FakeGcs;
 use serde_json::Value;
@@ -10,7 +10,7 @@ pub fn read(store: &FakeGcs, task: &str) -> Vec<Value> {
     let mut events: Vec<Value> = vec![];
     for (name, bytes) in store.bucket().objects().iter().filter(|(name, _)| name.starts_with(&prefix)) {
         let first = format!("{prefix}{:012}.jsonl", events.len() + 1);
-        assert_eq!(*name, first, "every segment begins behind the one before it");
+        assert_eq!(*name, first, "every segment begins after the previous one");
         for line in String::from_utf8(bytes.to_vec()).expect("lines of text").lines() {
             let event: Value = serde_json::from_str(line).expect("a line of JSON");
             assert_eq!(event["seq"], events.len() as u64 + 1, "{task}: {event}");

@@ -1,5 +1,5 @@
-//! What other programs see of a store: those that read the objects of the original server's layout, service managers, and those that start an
-//! instance on a store with very many tasks.
+//! Other programs: readers of the objects in the reference server's layout, service managers, and the start of an instance on a store with very
+//! many tasks.
 
 use super::client::{get, run};
 use super::fake_gcs::Link;
@@ -13,7 +13,7 @@ use std::io::ErrorKind;
 use std::os::unix::net::UnixDatagram;
 use std::time::Instant;
 
-/// Reads a task as the loader of the original server does: three objects, of which none may be missing.
+/// Reads a task like the loader of the reference server: three objects, none of which may be missing.
 fn loaded(instance: &Instance, task: &str) -> Option<Value> {
     let mut client = Client::new(&format!("http://{}", instance.front.address()));
     let mut read = |name: &str| {
@@ -91,8 +91,8 @@ fn a_start_with_ten_thousand_tasks_takes_few_requests_and_a_list_none() {
     let gets = b.front.count(Operation::Get);
     let page = b.client().get("/tasks");
     assert!(page.status() == 200 && page.text().contains("00000000-0000-4000-8000-"), "{}", page.text());
-    assert_eq!(b.front.count(Operation::Get), gets, "a list asks for nothing");
-    // One that came after the summaries were read is found by its id.
+    assert_eq!(b.front.count(Operation::Get), gets, "a list makes no requests");
+    // A task that was created after the summaries were read is found by its id.
     let later = run(&a, "TEXT Later.");
     assert_eq!(state_of(&get(&b, &later)), Some("input-required"));
 }

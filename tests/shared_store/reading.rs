@@ -1,4 +1,4 @@
-//! An instance shows the tasks of another one.
+//! An instance shows tasks of another instance.
 
 use super::client::{End, Next, ask, contents, follow, get, number, run, whole};
 use super::fake_gcs::Link;
@@ -15,7 +15,7 @@ fn a_task_of_one_instance_is_shown_by_another_with_all_events() {
     let cluster = Cluster::new();
     let [a, b] = cluster.pair();
     let task = run(&a, "STREAM 5 ++ TEXT The end.");
-    // Instance `b` has never heard of the task.
+    // Instance `b` has never read the task.
     let (there, here) = (get(&b, &task), get(&a, &task));
     assert_eq!(there, here);
     assert!(there.to_string().contains("The end."), "{there}");
@@ -98,7 +98,7 @@ fn the_content_of_a_long_edit_is_shown_by_another_instance() {
     let display = &call_of(ended.result())["response"]["resultDisplay"];
     assert_eq!((&display["originalContent"], &display["newContent"]), (&json!(old), &json!(new)));
 
-    // The same content by its hash; another task does not name it.
+    // The blob can be read by its hash in this task, but not in another task.
     let blobs = format!("tasks/{task}/blobs/");
     let objects = cluster.store.bucket().objects();
     let hash =
@@ -139,7 +139,7 @@ fn a_deleted_task_is_not_found_by_any_instance() {
 fn followers_and_later_readers_read_compacted_segments() {
     let cluster = Cluster::new();
     let [a, b] = cluster.pair();
-    // Text makes ten segments a second at most.
+    // Text causes at most ten segments per second.
     let mut stream = a.client().stream("message/stream", prompt("STREAM 40 130000 ++ TEXT The end."));
     let task = task_of(stream.next().expect("a task").result()).expect("its id").to_owned();
     let mut events = vec![];
@@ -156,8 +156,8 @@ fn followers_and_later_readers_read_compacted_segments() {
         objects.iter().filter(|(name, _)| name.starts_with(&format!("tasks/{task}/{part}/"))).count()
     };
     assert!(count("log") > 33, "{}", count("log"));
-    eventually("segments are joined", || (count("compact") > 0).then_some(()));
-    // The follower goes on behind them, and who has never read the task begins with them.
+    eventually("segments are compacted", || (count("compact") > 0).then_some(()));
+    // The follower reads the segments after the compacted ones, and an instance that has never read the task begins with them.
     a.client().call("message/send", crate::support::message::prompt_in(&task, "TEXT Again."));
     let c = cluster.start("c", "workspace");
     assert_eq!(contents(&whole(&b, &task)), contents(&whole(&a, &task)));

@@ -1,4 +1,4 @@
-//! The fake store, tested with the client that the server uses.
+//! Tests of the fake store, with the client that the server uses.
 
 use super::fake_gcs::{FakeGcs, Link};
 use super::gcs_api::{BUCKET, Operation, Preconditions};
@@ -92,17 +92,17 @@ fn a_fault_concerns_one_front() {
     let [a, b] = [0, 1].map(|n| client(&fronts[n].address(), BUCKET));
     assert!(matches!(put(&*a, "x", b"1", &Expect::Absent), Put::Written(_)));
     fronts[0].set_link(Link::Refused);
-    assert_eq!(a.get("x").map_err(|trouble| trouble.kind), Err(BucketErrorKind::Unknown));
+    assert_eq!(a.get("x").map_err(|error| error.kind), Err(BucketErrorKind::Unknown));
     assert!(b.get("x").expect("an answer").value.is_some());
     fronts[0].set_link(Link::LosesAnswers);
     let lost = a.put("y", &Arc::from(&b"2"[..]), &Meta::new(), &Expect::Absent);
-    assert_eq!(lost.map_err(|trouble| trouble.kind), Err(BucketErrorKind::Unknown));
-    assert!(b.get("y").expect("an answer").value.is_some(), "it was carried out");
+    assert_eq!(lost.map_err(|error| error.kind), Err(BucketErrorKind::Unknown));
+    assert!(b.get("y").expect("an answer").value.is_some(), "it was executed");
     fronts[0].set_link(Link::Slow(Duration::from_millis(5)));
     assert_eq!(put(&*a, "y", b"2", &Expect::Absent), Put::PreconditionFailed);
 }
 
-/// A request as bytes, and the response to it.
+/// Sends a request. Returns its response.
 fn exchange(address: &str, target: &str, content_type: &str, body: &str) -> (Head, String) {
     let mut connection = TcpStream::connect(address).expect("the fake listens");
     let length = body.len();
@@ -127,7 +127,7 @@ fn upload(address: &str, bytes: &str, crc: &str, query: &str) -> u16 {
 }
 
 #[test]
-fn wrong_checksums_and_unknown_parameters_are_refused_and_objects_are_joined() {
+fn wrong_checksums_and_unknown_parameters_are_refused_and_objects_are_composed() {
     let store = FakeGcs::new();
     let front = store.front();
     let (address, crc) = (front.address(), STANDARD.encode(crc32c(b"bytes").to_be_bytes()));

@@ -1,4 +1,4 @@
-//! Instances that die, stop, or lose the store, and stores that cannot be used.
+//! Instances that are killed, suspended or cut off from the store, and stores that cannot be used.
 
 use super::client::{End, Next};
 use super::client::{ask, contents, follow, get, number, whole, without_waiting};
@@ -13,7 +13,7 @@ use gemini_a2a::shell::children::procfs;
 use serde_json::json;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The argument of a `sleep` that no other process has.
+/// A unique argument for `sleep`.
 fn unique_seconds() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     format!("8{}.{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
@@ -28,7 +28,7 @@ fn is_running(argument: &str) -> bool {
     procfs::pids().any(|pid| is_named(pid) && procfs::stat(pid).is_some_and(|stat| !stat.has_ended))
 }
 
-/// Starts a long command on an instance. Gives the task and the argument of the command's `sleep`.
+/// Starts a long command on an instance. Returns the task and the argument of the command's `sleep`.
 fn begin_command(cluster: &Cluster, instance: &Instance) -> (String, String) {
     let seconds = unique_seconds();
     let (task, call) = ask(instance, &format!("SHELL echo began >> runs.txt; sleep {seconds} ;; TEXT Finished."));
@@ -111,7 +111,7 @@ fn a_paused_instance_is_fenced_when_it_continues() {
     let log = log::read(&cluster.store, &task);
     a.resume();
     eventually("the command has ended", || (!is_running(&seconds)).then_some(()));
-    // Until it has reached the store again it says that it cannot show the task.
+    // Until the instance has reached the store again, it answers that it cannot show the task.
     let shown = get(&b, &task);
     eventually("`a` shows the task as `b` does", || {
         (a.client().rpc("tasks/get", json!({ "id": task }))["result"] == shown).then_some(())
@@ -227,7 +227,7 @@ fn a_stream_of_a_paused_instance_shows_no_void_events() {
     let (end, streamed) = stream.join().expect("the reader ends");
     assert_eq!(end, End::Whole);
     let (shown, all) = (contents(&streamed), contents(&whole(&b, &task)));
-    assert_eq!(shown, all[..shown.len()], "a beginning of the one log that there is");
+    assert_eq!(shown, all[..shown.len()], "a prefix of the only log");
 }
 
 #[test]
@@ -255,7 +255,7 @@ fn an_instance_that_starts_without_the_store_is_ready_when_the_store_answers() {
     eventually("it is ready", || (instance.client().get("/ready").status() == 200).then_some(()));
     let objects = cluster.store.bucket().objects();
     assert!(!objects.iter().any(|(name, _)| name.starts_with("probe/")), "{objects:?}");
-    // The same while it runs, with nothing to be written.
+    // The same while the instance is running and has nothing to write.
     instance.front.set_link(Link::Refused);
     eventually("it is not ready", || (instance.client().get("/ready").status() == 503).then_some(()));
     instance.front.set_link(Link::Up);

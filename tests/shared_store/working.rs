@@ -1,4 +1,4 @@
-//! Turns, answers and cancellations that go to another instance than the one that had the task before.
+//! Turns, answers and cancellations that are sent to another instance than the owner of the task.
 
 use super::client::{ask, get, run, status_of_sending, whole, without_waiting};
 use super::instance::{Cluster, has_line};

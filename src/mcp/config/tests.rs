@@ -99,7 +99,7 @@ fn check_8_a_variable_that_is_not_set_refuses_the_server_but_in_env() {
 }
 
 #[test]
-fn check_7_our_own_keys_are_for_the_operators_settings_only() {
+fn check_7_credentials_of_this_program_are_for_the_operators_settings_only() {
     let entry = json!({"url": "http://h/?k=$OWN", "headers": {"A": "${OWN}", "B": "${OWN:-other}", "C": "$X"}});
     let values = |layer: Layer| {
         let mut read = read(entry.clone(), layer);
@@ -302,9 +302,9 @@ fn the_user_of_the_program_may_name_programs_and_lists_of_names_and_values() {
     assert!(of(Client::Local, most).is_ok());
 }
 
-/// A name of a listed host must lead to a public address; an address that is listed may be private.
+/// A listed host name must resolve to a public address. A listed address may be private.
 #[test]
-fn where_the_addresses_of_named_servers_may_be() {
+fn the_allowed_addresses_of_named_servers() {
     let listed = ClientServers::Listed(vec![("h.example".into(), None), ("10.0.0.1".into(), None)]);
     for (allowed, url, expected) in [
         (&ClientServers::Loopback, "http://localhost:9/", AllowedAddresses::Loopback),

@@ -1,7 +1,7 @@
 use super::*;
 use crate::base::test_random::Random;
 
-/// A parameter `p` after it was made fit.
+/// The converted schema of a parameter `p`.
 fn parameter(schema: Value) -> Value {
     whole(json!({"type": "object", "properties": {"p": schema}}))["properties"]["p"].take()
 }
@@ -27,7 +27,7 @@ fn the_root_is_an_object() {
 }
 
 #[test]
-fn check_33_references_are_put_in_place_and_recursion_ends() {
+fn check_33_references_are_resolved_in_place_and_recursion_ends() {
     let schema = json!({
         "type": "object",
         "$defs": {
@@ -59,7 +59,7 @@ fn check_33_references_are_put_in_place_and_recursion_ends() {
 }
 
 #[test]
-fn references_are_followed_as_deep_as_allowed() {
+fn the_depth_of_references_is_limited() {
     let mut defs: Map<String, Value> = (0..20)
         .map(|n| (format!("d{n}"), json!({"properties": {"p": {"$ref": format!("#/$defs/d{}", n + 1)}}})))
         .collect();
@@ -70,7 +70,7 @@ fn references_are_followed_as_deep_as_allowed() {
         (depth, at) = (depth + 1, &at["properties"]["p"]);
     }
     assert_eq!((depth, &at["description"]), (SCHEMA_DEPTH + 1, &json!("(nested d8)")));
-    // Each level has two of the next, so that all of them would be a million schemas.
+    // Each level refers to the next one twice, so that there would be a million schemas.
     let defs: Map<String, Value> = (0..20)
         .map(|n| {
             (
@@ -183,14 +183,14 @@ fn descriptions_are_clean_and_limited() {
 }
 
 #[test]
-fn a_schema_is_as_long_as_allowed() {
+fn the_size_of_a_schema_is_limited() {
     let with = |bytes: usize| fit(&json!({"properties": {"p": {"default": "x".repeat(bytes)}}}));
     let rest = Value::Object(object(with(0).expect("short").schema)).to_string().len();
     assert!(with(SCHEMA_BYTES - rest).is_ok());
     assert!(with(SCHEMA_BYTES - rest + 1).is_err_and(|why| why.contains("65537 bytes")));
 }
 
-/// A random schema whose references lead to `#`, to a definition or nowhere.
+/// A random schema whose references point to `#`, to a definition or to nothing.
 fn random_schema(random: &mut Random, depth: usize) -> Value {
     let part = |random: &mut Random| if depth == 0 { json!({}) } else { random_schema(random, depth - 1) };
     match random.below(11) {
@@ -210,7 +210,7 @@ fn random_schema(random: &mut Random, depth: usize) -> Value {
     }
 }
 
-/// Walks a schema and fails if it has a keyword that the API does not know.
+/// Checks that a schema has only keywords that the API supports. Returns the number of schemas in it.
 fn assert_known(schema: &Value, seed: u64) -> usize {
     const KNOWN: &str = "type format title description enum items prefixItems minItems maxItems minimum maximum anyOf properties \
                          additionalProperties required propertyOrdering nullable default pattern minLength maxLength \
@@ -241,7 +241,7 @@ fn any_schema_becomes_a_finite_one_of_known_keywords() {
         }
         if let Ok(fitted) = fit(&schema) {
             assert_eq!(fitted.schema["type"], "object", "seed {seed}");
-            // Schemas of the last level are not counted before they are looked at.
+            // The schemas of the last level are converted before they are counted.
             assert!(assert_known(&fitted.schema, seed) <= 4 * SCHEMA_NODES, "seed {seed}");
         }
     }

@@ -11,7 +11,7 @@ use std::path::Path;
 
 mod calls;
 
-/// A session and what it did since the last look.
+/// A session, and its effects since they were last taken.
 struct Client {
     session: Session,
     now_ms: u64,
@@ -67,7 +67,7 @@ impl Client {
         std::mem::take(&mut self.effects)
     }
 
-    /// The messages that were sent; other effects stay.
+    /// Takes the sent messages. Other effects stay.
     fn sent(&mut self) -> Vec<Value> {
         let (sent, rest) = self.take().into_iter().partition(|effect| matches!(effect, Effect::Send(_)));
         self.effects = rest;
@@ -78,7 +78,7 @@ impl Client {
         Vec::into_iter(sent).map(text).collect()
     }
 
-    /// The one message that was sent.
+    /// The only message that was sent.
     fn only(&mut self) -> Value {
         let mut sent = self.sent();
         assert_eq!(sent.len(), 1, "{sent:?}");
@@ -199,7 +199,7 @@ fn check_24_a_repeated_cursor_stops_with_a_notice_and_without_duplicates() {
 }
 
 #[test]
-fn lists_have_as_many_pages_and_items_as_allowed() {
+fn the_pages_and_items_of_a_list_are_limited() {
     let mut client = client(false);
     client.initialize(json!({"tools": {}}));
     let mut id = client.sent().remove(1)["id"].take();
@@ -312,7 +312,7 @@ fn lists_are_requested_again_if_the_transport_fails() {
     client.later(LIST_MS);
     assert!(client.notices().iter().any(|notice| notice.contains("no answer for 30 s")), "{:?}", client.effects);
     assert_eq!(client.methods(), ["notifications/cancelled"]);
-    // The first list is needed.
+    // Without a first list of tools the connection ends.
     let mut client = self::client(false);
     client.initialize(json!({"tools": {}}));
     client.receive(json!({"id": 2, "error": {"code": -32603, "message": "broken"}}));
@@ -344,7 +344,7 @@ fn check_1_lines_that_are_no_messages_are_logged_and_counted() {
 }
 
 #[test]
-fn notifications_and_log_messages_have_rates() {
+fn notifications_and_log_messages_are_rate_limited() {
     let mut client = connected(json!([]));
     let log =
         |client: &mut Client| client.notify("message", json!({"level": "warning", "logger": "l", "data": {"a": 1}}));
@@ -363,13 +363,13 @@ fn notifications_and_log_messages_have_rates() {
 }
 
 #[test]
-fn requests_of_a_server_and_what_is_said_of_them_have_rates() {
+fn requests_of_a_server_and_notices_about_them_are_rate_limited() {
     let mut client = connected(json!([]));
     let mut ask = |method: &str| {
         client.receive(json!({"id": 1, "method": method, "params": {}}));
     };
     (0..REQUESTS_PER_SECOND - LOGS_PER_SECOND - 2).for_each(|_| ask("ping"));
-    // Nobody can be asked, so each of these is declined.
+    // No call is running, so each of these questions is declined.
     (0..LOGS_PER_SECOND + 2).for_each(|_| ask("elicitation/create"));
     assert_eq!((client.notices().len(), client.ended()), (LOGS_PER_SECOND as usize, None));
     client.receive(json!({"id": 1, "method": "ping"}));
@@ -377,7 +377,7 @@ fn requests_of_a_server_and_what_is_said_of_them_have_rates() {
 }
 
 #[test]
-fn roots_that_change_are_told() {
+fn changed_roots_are_announced() {
     let mut client = connected(json!([]));
     client.input(Input::Roots(vec![Root::of(Path::new("/w"))]));
     assert!(client.sent().is_empty());
@@ -424,7 +424,7 @@ fn check_13_a_lost_session_is_one_new_handshake_and_the_requests_are_repeated_on
     client.take();
     client.answer(&again[0]["id"], json!({"content": []}));
     assert_eq!(client.take(), [Effect::Ended { call: Key(1), outcome: Outcome::Result(json!({"content": []})) }]);
-    // Check 14: lost again at once is an error of the call.
+    // Check 14: if the session is lost again at once, the call fails.
     client.input(Input::SessionLost(own_id(&again[1]["id"])));
     assert!(
         matches!(&client.effects[0], Effect::Ended { call: Key(2), outcome: Outcome::Failed(error) } if error.message.contains("twice"))

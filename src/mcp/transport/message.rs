@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_has_as_many_containers_as_allowed() {
+    fn the_number_of_containers_in_a_message_is_limited() {
         let with = |lists: usize| format!("{{\"id\":1,\"result\":[{}]}}", vec!["[]"; lists].join(","));
         assert!(read(with(MESSAGE_CONTAINERS - 2).as_bytes()).is_some());
         assert_eq!(read(with(MESSAGE_CONTAINERS - 1).as_bytes()), None);

@@ -1,4 +1,4 @@
-//! Calls of tools, and the questions in their course.
+//! Calls of tools, and questions of the server during calls.
 
 use super::*;
 use crate::task::spec::Answers;
@@ -39,7 +39,7 @@ fn a_call_names_its_tool_and_a_token_for_its_progress() {
 }
 
 #[test]
-fn check_39_progress_is_live_output_and_restarts_the_clock() {
+fn check_39_progress_is_live_output_and_restarts_the_timeout() {
     let (mut client, id) = calling();
     let token = id.to_string();
     for (params, text) in [
@@ -63,7 +63,7 @@ fn check_39_progress_is_live_output_and_restarts_the_clock() {
 }
 
 #[test]
-fn messages_that_come_with_a_call_restart_its_clock() {
+fn messages_that_belong_to_a_call_restart_its_timeout() {
     let (mut client, id) = calling();
     client.later(59_000);
     let message = Message::Notification { method: "notifications/x".into(), params: Value::Null };
@@ -150,7 +150,7 @@ fn check_49_calls_of_one_server_run_one_after_the_other_and_reading_ones_togethe
 }
 
 #[test]
-fn as_many_calls_wait_as_allowed() {
+fn the_queue_of_calls_is_limited() {
     let (mut client, _) = calling();
     for key in 0..CALLS_WAITING as u64 {
         call(&mut client, 100 + key, "t");
@@ -167,7 +167,7 @@ fn as_many_calls_wait_as_allowed() {
 }
 
 #[test]
-fn a_tool_that_is_not_listed_is_looked_for_once() {
+fn the_list_is_read_once_more_for_a_tool_that_is_not_listed() {
     let mut client = connected(json!([{"name": "t"}]));
     client.later(REFRESH_MS);
     call(&mut client, 1, "new");
@@ -196,9 +196,9 @@ fn check_5_everything_that_waits_fails_with_the_connection() {
     assert!(message_of(&client, 4).contains("not connected"));
 }
 
-/// The older transport begins a session when its event stream has named an endpoint.
+/// With the older transport, a session starts only when the event stream has named an endpoint.
 #[test]
-fn calls_wait_for_the_beginning_of_a_session_which_has_its_time() {
+fn calls_wait_for_the_start_of_a_session_until_its_timeout() {
     let mut client = client(false);
     call(&mut client, 1, "t");
     assert_eq!(client.take(), []);
@@ -236,7 +236,7 @@ fn question(client: &mut Client) -> (QuestionId, Elicitation) {
 }
 
 #[test]
-fn a_question_stops_the_clocks_of_its_call_and_its_answer_goes_to_the_server() {
+fn a_question_pauses_the_timeouts_of_its_call_and_its_answer_goes_to_the_server() {
     let (mut client, _) = calling();
     client.later(59_000);
     client.receive(form("q"));
@@ -324,7 +324,7 @@ fn check_65_a_call_that_needs_pages_is_repeated_once() {
 }
 
 #[test]
-fn people_can_say_that_they_visited_the_pages_or_decline() {
+fn the_user_can_confirm_a_visit_or_decline() {
     let (mut client, id) = calling();
     client.receive(ask_to_visit_pages(&id));
     let ids: Vec<u64> = client.session.questions.keys().map(|id| id.0).collect();

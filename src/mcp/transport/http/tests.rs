@@ -116,7 +116,7 @@ fn what_a_response_means() {
 }
 
 #[test]
-fn check_17_a_server_without_a_stream_of_its_own_is_no_failure() {
+fn check_17_a_server_without_a_get_stream_is_not_an_error() {
     for status in [404, 405] {
         assert_eq!(interpret(&opened(), STREAM, status, &[], "no"), Next::NoStream);
     }
@@ -192,7 +192,7 @@ fn check_15_a_stream_that_is_cut_goes_on_after_its_last_event() {
 }
 
 #[test]
-fn streams_are_resumed_as_often_as_allowed() {
+fn the_number_of_resumptions_is_limited() {
     let mut events = EventStream::new(Some(RequestId(7)));
     read(&mut events, b"id: e0\nretry: 999999\n\n");
     for _ in 0..RESUME_TRIES {
@@ -229,7 +229,7 @@ fn check_20_the_older_transport_names_its_endpoint_first() {
 }
 
 #[test]
-fn an_answer_has_as_many_bytes_as_allowed() {
+fn the_size_of_a_response_is_limited() {
     let feed = |request: Option<RequestId>, more: &[u8]| {
         let mut events = EventStream { bytes: ANSWER_BYTES - 1, ..EventStream::new(request) };
         events.feed(more, &mut Vec::new())
@@ -274,7 +274,7 @@ fn check_11_line_ends_and_splits_do_not_change_the_events() {
             assert_eq!(all(&bytes, &mut || 1 + random.below(9)), expected, "seed {seed}, {end:?}");
         }
     }
-    // Not only nothing and nothing.
+    // The comparison is not between two empty results.
     let text = json!({"id": 7, "result": null});
     assert_eq!(read(&mut EventStream::new(None), format!("data: {text}\r\r").as_bytes()), [response(7)]);
 }

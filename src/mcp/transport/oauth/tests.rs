@@ -75,7 +75,7 @@ fn challenges() {
 }
 
 #[test]
-fn where_metadata_is_and_what_it_must_say() {
+fn the_urls_of_metadata_and_its_required_members() {
     let server = url("https://h.example/a/mcp?x=1");
     let from = Challenge { resource_metadata: Some("https://h.example/own".into()), scope: None };
     assert_eq!(

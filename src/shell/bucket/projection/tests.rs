@@ -136,7 +136,7 @@ fn the_newest_messages_within_the_limit_are_kept() {
 }
 
 #[test]
-fn an_older_message_does_not_take_the_place_of_a_long_one() {
+fn a_long_message_that_does_not_fit_is_not_replaced_by_an_older_one() {
     let state = fold([turn(1, "short", "short"), turn(2, &"x".repeat(2_000), "newest")].concat());
     assert_eq!(texts(&state, 1_000), ["newest"]);
 }
@@ -167,7 +167,7 @@ fn artifacts_are_objects_under_their_ids() {
 }
 
 #[test]
-fn a_name_of_200_bytes_is_written_out() {
+fn an_artifact_name_of_more_than_200_bytes_is_hashed() {
     for (bytes, is_written_out) in [(200, true), (201, false)] {
         let id = "x".repeat(bytes);
         assert_eq!(artifact_name(&id) == format!("artifacts/{id}"), is_written_out, "{bytes}");
