@@ -2,7 +2,7 @@
 
 use crate::bucket::port::{Halt, Port};
 use crate::bucket::replica::InstanceId;
-use crate::bucket::{BucketError, BucketErrorKind, Entry, Expect, List, Meta, Object};
+use crate::bucket::{Answer, BucketError, BucketErrorKind, Dated, Entry, Expect, List, Meta, Object};
 use crate::limits::store::*;
 use std::sync::Arc;
 
@@ -126,47 +126,38 @@ impl<P: Port> Instance<P> {
         Ok(())
     }
 
-    /// Reads an object. Also returns when the answered attempt was sent.
-    pub(in crate::bucket) async fn get(&self, name: &str) -> Result<(Option<Object>, u64), Halt> {
+    /// Makes a request until it is answered, and waits longer after each failure.
+    async fn repeat<T>(&self, attempt: impl AsyncFn() -> Answer<T>) -> Result<T, Halt> {
         let mut tries = 0;
         loop {
-            let sent_at = self.port.now_ms();
-            match self.port.get(name).await {
-                Ok(answer) => return Ok((answer.value, sent_at)),
+            match attempt().await {
+                Ok(answer) => return Ok(answer.value),
                 Err(error) => {
                     tries += 1;
                     self.back_off(Some(&error), tries).await?;
                 }
             }
         }
+    }
+
+    /// Reads an object. Also returns when the answered attempt was sent.
+    pub(in crate::bucket) async fn get(&self, name: &str) -> Result<(Option<Object>, u64), Halt> {
+        let attempt = async || {
+            let sent_at = self.port.now_ms();
+            let Dated { value, unix_ms } = self.port.get(name).await?;
+            Ok(Dated { value: (value, sent_at), unix_ms })
+        };
+        self.repeat(attempt).await
     }
 
     /// Creates an object that only this instance creates, or whose content is the same whichever instance creates it. Succeeds if the object
     /// exists already.
     pub(in crate::bucket) async fn create(&self, name: &str, bytes: &Arc<[u8]>, meta: &Meta) -> Result<(), Halt> {
-        let mut tries = 0;
-        loop {
-            match self.port.put(name, bytes, meta, &Expect::Absent).await {
-                Ok(_) => return Ok(()),
-                Err(error) => {
-                    tries += 1;
-                    self.back_off(Some(&error), tries).await?;
-                }
-            }
-        }
+        self.repeat(async || self.port.put(name, bytes, meta, &Expect::Absent).await).await.map(drop)
     }
 
     pub(in crate::bucket) async fn delete_object(&self, name: &str) -> Result<(), Halt> {
-        let mut tries = 0;
-        loop {
-            match self.port.delete(name, None).await {
-                Ok(_) => return Ok(()),
-                Err(error) => {
-                    tries += 1;
-                    self.back_off(Some(&error), tries).await?;
-                }
-            }
-        }
+        self.repeat(async || self.port.delete(name, None).await).await.map(drop)
     }
 
     /// All objects whose names begin with `prefix` and sort after `after`.
