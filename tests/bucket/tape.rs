@@ -177,7 +177,7 @@ pub fn recorded(text: &str) -> Vec<Exchange> {
         .collect()
 }
 
-/// Those with these names, in the order of the recording.
+/// The exchanges with these names, in the order of the recording.
 pub fn named(all: &[Exchange], names: &[&str]) -> Vec<Exchange> {
     let chosen: Vec<Exchange> = all.iter().filter(|line| names.contains(&line.name.as_str())).cloned().collect();
     assert_eq!(chosen.len(), names.len(), "every name is recorded: {names:?}");

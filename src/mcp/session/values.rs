@@ -92,7 +92,7 @@ pub enum Effect {
     Initialized,
     /// The tools are listed, or there are none: the server is connected.
     Ready,
-    /// A list has changed; the new one is in [`Session::catalog`].
+    /// A list has changed; the new one is in [`Session::catalog`](super::Session::catalog).
     Changed(List),
     /// Live output of a call.
     Progress {
