@@ -51,7 +51,8 @@ impl AccessSettings {
         ))
     }
 
-    /// Refuses combinations that would let everybody in who can connect. The address of an inherited listener is checked when it is opened.
+    /// Refuses combinations that would let everybody in who can connect. The address of an inherited listener is checked when it is
+    /// opened.
     pub fn check(&self, listens: &[Listen]) -> Result<(), String> {
         if let Some(token) = &self.token
             && token.reveal().chars().count() < ENVIRONMENT_TOKEN_CHARS

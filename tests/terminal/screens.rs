@@ -21,7 +21,7 @@
 //! | `edited TEXT`, `log TEXT` | the editor is left; a line of the log comes |
 //! | `prompt TEXT`, `ask NAME ARGS QUESTION`, … | shorthands for several records, below |
 //! | `sent NAME JSON` | checks that the newest call of this name has these members |
-//! | `effect NAME` | checks that the act was returned |
+//! | `effect NAME` | checks that the effect was returned |
 //! | `all` | the picture has the scrollback too |
 
 use crate::given::{by, prompted};
