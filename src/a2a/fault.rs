@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_come_in_the_type_that_was_asked_for() {
+    fn errors_have_the_requested_media_type() {
         let form =
             Form { is_a2a_json: true, echo: vec![("A2A-Extensions", "urn:x".into())], ..Form::of(Dialect::REST_10) };
         let answer = fault(&form, &Fault::no_task(&"t".into()));

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_are_put_as_they_are_asked() {
+    fn questions_are_passed_on_unchanged() {
         let asked = json!([
             {"question": "Which?", "header": "Tool", "options": [option("a"), option("b")], "multiSelect": true},
             {"question": "Name?", "header": "Name", "type": "text", "placeholder": "x", "options": [option("no")]},
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_questions_are_refused() {
+    fn invalid_questions_are_refused() {
         let yesno = json!({"question": "?", "header": "h", "type": "yesno"});
         let choice = |options: Vec<Value>| json!({"question": "?", "header": "h", "options": options});
         let wrong = [

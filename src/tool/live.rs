@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn live_text_of_others_stops_at_its_limit() {
+    fn live_text_is_limited() {
         let limits = Limits { live_ms: 0, live_bytes: 4, ..Limits::default() };
         let shown = |texts: &[&str]| {
             let mut all = String::new();

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_counts_by_all_its_addresses() {
+    fn a_host_name_is_judged_by_all_its_addresses() {
         let of = |list: &[&str]| {
             let addresses = list.iter().map(|text| text.parse().expect("an address"));
             let resolvers = [CheckedResolver::new(is_public), CheckedResolver::loopback()];

@@ -135,7 +135,7 @@ fn request(name: &str, args: Value) -> Request {
 }
 
 #[test]
-fn unknown_tools_and_wrong_arguments_are_told_apart() {
+fn unknown_tools_and_invalid_arguments_have_different_errors() {
     let scratch = Scratch::new();
     let toolbox = Toolbox::new(vec![
         Box::new(files::read_file::ReadFile),

@@ -322,7 +322,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn redirections_end() {
+    fn the_number_of_redirections_is_limited() {
         let limits = Limits { fetch_redirects: 2, ..Limits::default() };
         let hop = || ("/", redirect("/"));
         let enough = serve(vec![hop(), hop(), ("/", page("text/plain", "end"))]);
@@ -378,7 +378,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn hosts_are_visited_so_often_a_minute_and_only_so_many_are_counted() {
+    fn visits_per_minute_and_counted_hosts_are_limited() {
         let limits = Limits { fetch_per_minute: 2, fetch_hosts: 2, ..Limits::default() };
         let mut visits = Visits::default();
         let start = Instant::now();

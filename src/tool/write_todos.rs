@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_is_told_and_shown() {
+    fn the_list_is_shown_to_the_model_and_to_people() {
         let args = json!({"todos": [
             {"description": "look", "status": "completed"},
             {"description": "do", "status": "in_progress"},
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_lists_are_refused_when_planned() {
+    fn invalid_lists_are_refused_when_planned() {
         let scratch = Scratch::new();
         let step = |status: &str| json!({"description": "x", "status": status});
         let plan = |todos: Value| {

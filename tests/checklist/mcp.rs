@@ -357,16 +357,16 @@ pub const CHECKS: &[Behaviour] = &[
         "tests/e2e/restore.rs::what_others_changed_is_not_touched_unless_forced",
     ])),
     (86, "files that we never wrote stay as they are", Covered(&[
-        "src/tool/files/restore/tests.rs::fifty_edits_by_tools_and_others_are_undone_or_nothing_is_touched",
-        "src/tool/files/restore/tests.rs::links_directories_and_pipes_are_left_alone",
+        "src/tool/files/restore/tests.rs::fifty_edits_by_tools_and_others_are_undone_or_nothing_is_changed",
+        "src/tool/files/restore/tests.rs::links_directories_and_pipes_are_not_restored",
     ])),
     (87, "an undo can be undone", Covered(&[
         "src/tool/files/restore/tests.rs::fifty_edits_by_tools_are_undone",
         "tests/e2e/restore.rs::an_undo_and_a_redo_change_files_and_conversation",
     ])),
     (88, "a process that dies at any step loses nothing", Covered(&[
-        "src/tool/files/restore/tests.rs::check_88_an_edit_that_dies_between_its_steps_loses_nothing",
-        "src/tool/files/restore/tests.rs::check_88_a_restore_that_dies_between_its_steps_can_be_made_again",
+        "src/tool/files/restore/tests.rs::check_88_a_process_that_dies_during_an_edit_loses_nothing",
+        "src/tool/files/restore/tests.rs::check_88_a_restore_can_be_repeated_after_the_process_has_died",
         "tests/e2e/restore.rs::an_edit_that_was_interrupted_by_a_kill_has_stored_the_old_content",
     ])),
     (89, "a point is found by its name and never used as a path", Covered(&[

@@ -30,7 +30,7 @@ struct Request {
     task: TaskId,
     call: CallId,
     /// The event of the plan that the client was shown.
-    seen: Seq,
+    planned_at: Seq,
     /// The number of the question that the tool's server asked while the call ran; 0: none yet.
     question: u32,
     /// The client has not answered.
@@ -93,12 +93,12 @@ impl OpenRequests {
                 o.member("jsonrpc", "2.0").member("id", &id).member("method", method);
                 o.name("params").extend_from_slice(&params);
             }));
-            let (seen, question) = (call.planned_at, question_number(call));
+            let (planned_at, question) = (call.planned_at, question_number(call));
             self.all.push(Request {
                 id,
                 task: task.clone(),
                 call: call.id().clone(),
-                seen,
+                planned_at,
                 question,
                 is_open: true,
                 kind,
@@ -122,7 +122,7 @@ impl OpenRequests {
             return None;
         }
         let (option, answers) = request.kind.read(result)?;
-        let (call, seen) = (request.call.clone(), Some(request.seen));
+        let (call, seen) = (request.call.clone(), Some(request.planned_at));
         Some((request.task.clone(), Pick { call, option, edited: None, answers: answers.map(Arc::new), seen }))
     }
 }
@@ -131,7 +131,7 @@ impl Request {
     /// Whether the request is about this call of the task, as it is planned now.
     fn is_about(&self, state: &State, call: &CallState) -> bool {
         let is_same = self.task == state.created.task && self.call == *call.id();
-        is_same && self.seen == call.planned_at && self.question == question_number(call)
+        is_same && self.planned_at == call.planned_at && self.question == question_number(call)
     }
 }
 

@@ -65,7 +65,7 @@ fn an_approved_command_whole() {
 }
 
 #[test]
-fn prompts_say_where_they_came_from_unless_it_was_an_editor() {
+fn prompts_have_their_source_unless_it_is_an_editor() {
     let state = sample::state();
     for (via, expected) in [("acp", "hi"), ("terminal", "[terminal] hi"), ("a2a-0.3", "[A2A] ann: hi")] {
         let by = Source::new("ann", via);
@@ -99,18 +99,18 @@ fn edits_are_diffs_and_todos_are_a_plan() {
         state.calls = vec![call.clone()];
         shown(&state, Event::CallEnded { call: "call-1".into(), ending })
     };
-    let made = json!([{"type": "diff", "path": "/w/a.txt", "oldText": null, "newText": "newer\n"}]);
-    assert_eq!(ended(display)[0]["content"], made);
+    let diff = json!([{"type": "diff", "path": "/w/a.txt", "oldText": null, "newText": "newer\n"}]);
+    assert_eq!(ended(display)[0]["content"], diff);
     let todo = |status| Todo { description: "x".into(), status };
     let todos = TodoStatus::ALL.into_iter().map(todo).collect();
-    let told = ended(Display::Todos { todos });
-    let words: Vec<&Value> = told[1]["entries"].as_array().unwrap().iter().map(|entry| &entry["status"]).collect();
-    assert_eq!(words, ["pending", "in_progress", "completed", "pending"], "what was given up is left out");
-    assert_eq!((&told[0]["status"], &told[1]["sessionUpdate"]), (&json!("completed"), &json!("plan")));
+    let updates = ended(Display::Todos { todos });
+    let words: Vec<&Value> = updates[1]["entries"].as_array().unwrap().iter().map(|entry| &entry["status"]).collect();
+    assert_eq!(words, ["pending", "in_progress", "completed", "pending"], "cancelled steps are left out");
+    assert_eq!((&updates[0]["status"], &updates[1]["sessionUpdate"]), (&json!("completed"), &json!("plan")));
 }
 
 #[test]
-fn a_turn_that_fails_and_what_only_some_clients_can_show() {
+fn failed_turns_and_updates_that_only_some_clients_can_show() {
     let mut state = sample::state();
     let (name, lines) = updates(&state, &sample::record(Event::Looped));
     assert_eq!((name, &lines[0]["severity"]), (Some(NOTICE), &json!("warning")));
@@ -168,7 +168,7 @@ fn stop_reasons() {
 }
 
 #[test]
-fn what_can_be_chosen() {
+fn the_options_of_a_session() {
     let mut state = sample::state();
     let ids = |state: &State, auto_execute| {
         let offers = crate::a2a::Offers { models: vec!["a".into()], auto_execute, ..Default::default() };
@@ -204,7 +204,7 @@ fn waiting(calls: Vec<CallState>) -> State {
 }
 
 #[test]
-fn a_call_is_asked_about_once_and_withdrawn_when_it_waits_no_longer() {
+fn a_request_about_a_call_is_sent_once_and_withdrawn_when_outdated() {
     let (mut requests, form) = (OpenRequests::default(), Form::of(Dialect::ACP));
     let mut state = waiting(vec![asking(sample::edit(), "c")]);
     let asked = requests.ask(&form, &state);
@@ -248,10 +248,14 @@ fn answers_of_clients() {
         let pick = requests.answered(form, &json!(1), result.as_ref());
         let found = pick.as_ref().map(|(task, pick)| (task.as_str(), pick.option.as_str(), pick.seen));
         assert_eq!(found, expected.map(|option| ("t-1", option, Some(Seq(4)))), "{result:?}");
-        assert_eq!(requests.answered(form, &json!(1), selected("cancel").as_ref()), None, "only the first counts");
-        assert!(requests.ask(form, &state).messages.is_empty(), "it is not asked again");
+        assert_eq!(
+            requests.answered(form, &json!(1), selected("cancel").as_ref()),
+            None,
+            "only the first response counts"
+        );
+        assert!(requests.ask(form, &state).messages.is_empty(), "the request is not sent again");
         requests.forget(&"t-1".into());
-        assert_eq!(requests.ask(form, &state).messages.len(), 1, "after a new beginning it is");
+        assert_eq!(requests.ask(form, &state).messages.len(), 1, "forgotten requests are sent again");
     }
 }
 
@@ -277,9 +281,9 @@ fn the_agents_own_questions() {
     let content = json!({"0": "red", "1": ["red", "green"], "2": true, "3": "blue", "4": null});
     let accepted = json!({"action": "accept", "content": content});
     let (_, pick) = requests.answered(&forms, &json!(1), Some(&accepted)).unwrap();
-    let said: Vec<(String, String)> = pick.answers.unwrap().iter().map(|(a, b)| (a.clone(), b.clone())).collect();
+    let answers: Vec<(String, String)> = pick.answers.unwrap().iter().map(|(a, b)| (a.clone(), b.clone())).collect();
     let expected = [("0", "red"), ("1", "red, green"), ("2", "Yes"), ("3", "blue")];
-    assert_eq!(said, expected.map(|(a, b)| (a.to_owned(), b.to_owned())));
+    assert_eq!(answers, expected.map(|(a, b)| (a.to_owned(), b.to_owned())));
     let (_, mut requests) = ask(&forms, questions.clone());
     let (_, pick) = requests.answered(&forms, &json!(1), Some(&json!({"action": "decline"}))).unwrap();
     assert_eq!((pick.option.as_str(), pick.answers), ("cancel", None));
@@ -303,7 +307,7 @@ fn open_requests_are_limited() {
     assert_eq!(requests.ask(&form, &state).messages.len(), ACP_OPEN_REQUESTS);
     state.calls[0].stage = Stage::Ended;
     requests.withdraw(&state);
-    assert_eq!(requests.ask(&form, &state).messages.len(), 1, "the last one, when there is room");
+    assert_eq!(requests.ask(&form, &state).messages.len(), 1, "the last request follows when another is answered");
 }
 
 // What clients send.
@@ -411,7 +415,7 @@ fn prompts_join_text_and_links_and_keep_files() {
 }
 
 #[test]
-fn what_has_no_id_is_not_answered() {
+fn messages_without_an_id_get_no_response() {
     let (call, form) = decoded(json!({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": "t"}}));
     assert_eq!(call, Ok(Call::TakeBack { task: "t".into() }));
     assert!(!crate::a2a::is_answered(&form));

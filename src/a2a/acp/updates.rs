@@ -21,6 +21,7 @@ use crate::task::origin::Origin;
 use crate::task::policy::Mode;
 use crate::task::spec::{Display, Ending, Kind, Question, Todo, TodoStatus};
 use serde_json::{Value, json};
+use std::borrow::Cow;
 
 pub const VIEW: &Standalone =
     &Standalone { name: "acp", event: body, current_status: |_| None, snapshot: None, idle: Idle::InputRequired };
@@ -234,25 +235,25 @@ fn ended(o: &mut Object<'_>, call: Call<'_>) {
         Some(Ending::Error { .. } | Ending::Cancelled { .. }) | None => ("failed", None),
     };
     o.member("status", word);
-    let said = [call.failure().map(Into::into), call.result().filter(|_| change.is_none())];
-    let said: Vec<_> = said.into_iter().flatten().filter(|text: &std::borrow::Cow<'_, str>| !text.is_empty()).collect();
-    let said = (!said.is_empty()).then(|| said.join("\n"));
-    contents(o, change, said.as_deref());
+    let texts = [call.failure().map(Into::into), call.result().filter(|_| change.is_none())];
+    let texts: Vec<_> = texts.into_iter().flatten().filter(|text: &Cow<'_, str>| !text.is_empty()).collect();
+    let text = (!texts.is_empty()).then(|| texts.join("\n"));
+    contents(o, change, text.as_deref());
 }
 
 /// The content of a call: a changed file, text, or nothing.
 fn contents(o: &mut Object<'_>, change: Option<FileChange<'_>>, text: Option<&str>) {
-    let both = change.map(Shown::Change).into_iter().chain(text.map(Shown::Text));
-    o.list("content", both, |o, shown| match shown {
-        Shown::Change(change) => {
+    let blocks = change.map(Block::Change).into_iter().chain(text.map(Block::Text));
+    o.list("content", blocks, |o, content| match content {
+        Block::Change(change) => {
             o.member("type", "diff").member("path", change.path);
             o.member("oldText", &change.old).member("newText", change.new);
         }
-        Shown::Text(text) => _ = o.member("type", "content").object("content", |o| block(o, text)),
+        Block::Text(text) => _ = o.member("type", "content").object("content", |o| block(o, text)),
     });
 }
 
-enum Shown<'a> {
+enum Block<'a> {
     Change(FileChange<'a>),
     Text(&'a str),
 }

@@ -116,7 +116,7 @@ fn the_ways_to_show_a_credential_are_declared_if_one_is_needed() {
 }
 
 #[test]
-fn the_public_address_is_told_to_everybody_and_no_host_breaks_the_card() {
+fn the_public_address_is_in_every_card_and_no_host_breaks_the_card() {
     let public = Identity { base_url: "https://agent.example/a", is_public: true, ..HERE };
     let public = card(&public, &Switches::default());
     let mut request = get(None);
@@ -128,7 +128,7 @@ fn the_public_address_is_told_to_everybody_and_no_host_breaks_the_card() {
 }
 
 #[test]
-fn it_declares_what_is_switched_on() {
+fn the_card_declares_the_enabled_features() {
     let switches = Switches {
         streaming: false,
         push: false,
@@ -150,7 +150,7 @@ fn it_declares_what_is_switched_on() {
 }
 
 #[test]
-fn a_named_version_gets_its_edition() {
+fn a_request_for_a_version_gets_the_card_of_that_version() {
     let hybrid_first = ours();
     let pure_first = card(&HERE, &Switches { card_default: CardDefault::V1, ..Switches::default() });
     for (version, by_default, with_v1) in [
@@ -201,7 +201,7 @@ fn authenticated_clients_get_the_extended_card() {
 }
 
 #[test]
-fn its_urls_have_the_host_that_was_asked_for() {
+fn the_urls_have_the_host_of_the_request() {
     let card = ours();
     let urls = |host: &str, query: &[(&str, &str)]| {
         let mut request = get(None);

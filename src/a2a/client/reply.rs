@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn both_versions_say_the_same() {
+    fn both_versions_give_the_same_replies() {
         let new = [
             json!({"task": {"id": "t", "contextId": "c", "status": {"state": "TASK_STATE_SUBMITTED"}}}),
             status("TASK_STATE_WORKING", "Looking."),
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn only_so_much_is_kept() {
+    fn the_kept_text_is_limited() {
         let mut reply = Reply::default();
         let half = "é".repeat(AGENT_TEXT_BYTES / 4);
         assert_eq!(reply.take(&artifact("a", &half, false)).len(), half.len());

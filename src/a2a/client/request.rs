@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_opened_and_errors_are_told() {
+    fn results_and_errors_are_read_from_their_envelope() {
         let rpc = at("u", Transport::JsonRpc, Protocol::V03);
         assert_eq!(rpc.open(json!({"jsonrpc": "2.0", "id": 1, "result": {"a": 1}})), Ok(json!({"a": 1})));
         let refused_by = |body: Value| rpc.open(body).map_err(|refusal| (refusal.message, refusal.is_about_task));

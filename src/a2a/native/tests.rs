@@ -19,7 +19,7 @@ fn one(call: Value) -> Result<Call, Fault> {
 }
 
 #[test]
-fn a_record_goes_out_as_it_is_in_the_journal() {
+fn an_event_is_sent_as_it_is_in_the_journal() {
     let event = Event::Text { text: "hé".into() };
     let shown = record(&sample::state(), &sample::record(event));
     assert_eq!(
@@ -198,7 +198,7 @@ fn the_token_of_a_page_continues_its_list() {
 }
 
 #[test]
-fn answers_carry_the_id_of_their_call() {
+fn responses_have_the_id_of_their_call() {
     let (_, form) = decode(r#"{"id":"a\"1","call":{"session":{}}}"#).expect("a call");
     let whole = enclosed(&form, b"[]");
     assert_eq!(String::from_utf8(whole).expect("text"), r#"{"id":"a\"1","ok":[]}"#);

@@ -29,7 +29,7 @@ fn full(id: Option<&str>, schemes: &[&str]) -> Wish {
 }
 
 #[test]
-fn every_spelling_says_the_same() {
+fn every_format_of_the_settings_is_read_alike() {
     let url = "https://client.example/a2a";
     let old = json!({"id": "h", "url": url, "token": "tok",
         "authentication": {"schemes": ["Bearer", "Basic"], "credentials": "s3cret"}});
@@ -270,7 +270,7 @@ fn delivered(target: &Target, state: &State, due: &Due) -> Option<Value> {
 }
 
 #[test]
-fn a_0_3_delivery_is_the_present_task() {
+fn a_0_3_delivery_is_the_current_task() {
     let target = hook("h").target;
     let state = state_with_deliveries(&target);
     let due = state.hooks[0].due.front().expect("something is due");
@@ -283,7 +283,7 @@ fn a_0_3_delivery_is_the_present_task() {
 }
 
 #[test]
-fn an_artifact_is_delivered_whole_and_one_that_is_gone_not_at_all() {
+fn an_artifact_is_delivered_whole_and_a_removed_one_is_not_delivered() {
     let target = bare("h").target;
     let state = state_with_deliveries(&target);
     let [artifact, status] = &Vec::from(state.hooks[0].due.clone())[..] else {

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn every_spelling_of_an_answer() {
+    fn every_format_of_an_answer() {
         let once = "proceed_once";
         for (sent, expected, expected_profile) in [
             (json!({"tool_call_id": "c-1", "selected_option_id": once}), pick(once, None), Some(Profile::Devtool)),
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn other_data_is_no_answer() {
+    fn other_data_is_not_taken_for_an_answer() {
         for sent in [
             json!({}),
             json!({"callId": "c-1"}),

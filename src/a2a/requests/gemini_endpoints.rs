@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn creations_in_three_readings() {
+    fn requests_that_create_tasks_in_their_three_forms() {
         for nothing in ["", "null", " "] {
             assert_eq!(asked(nothing).unwrap().0, Call::Session);
         }
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn health_in_seconds_and_a_problem_if_there_is_one() {
+    fn health_has_the_uptime_in_seconds_and_the_problem() {
         assert_eq!(
             value(&health(&HealthReport {
                 uptime_ms: 12_500,

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_that_is_not_ready_says_why_in_words_of_a_closed_set() {
+    fn the_reasons_for_not_being_ready() {
         let ready_now = ready(&[]);
         assert_eq!((ready_now.status, &*ready_now.body), (200, &b"{\"ready\":true}"[..]));
         let unready = ready(&Unready::ALL);

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn every_spelling_of_the_workspace_in_every_place() {
+    fn every_name_of_the_workspace_in_every_place() {
         let expected = Settings {
             directories: Vec::new(),
             workspace: Some("/w".into()),
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_message_comes_before_the_request() {
+    fn settings_of_the_message_override_those_of_the_request() {
         let params = json!({CODER: {"workspacePath": "/params", "model": "m", "autoExecute": true}});
         let mut message = message(json!({CODER: {"workspacePath": "/message", "auto_execute": false,
             "allowed_tools": []}}));
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_read_and_taken_out_of_the_message() {
+    fn a_key_is_read_and_removed_from_the_message() {
         for key in [EXT, CODER] {
             let mut message = message(json!({ key: { "apiKey": "planted", "model": "m" } }));
             let settings = of_message(&mut message, None).expect("settings");

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_socket_follows() {
+    fn the_tasks_that_a_socket_subscribes_to() {
         let live = |follow, after| Ok((Join { follow, after }, Dialect::SESSION));
         let place = |task: Option<&str>, seq| {
             let task = task.map(Into::into);
@@ -212,9 +212,13 @@ mod tests {
         assert_eq!(
             joins(&[("after", "0")], &[]),
             live(Follow::Session, place(None, 0)),
-            "the whole of it, whichever it is"
+            "the whole log of the session"
         );
-        assert_eq!(joins(&[("after", "7")], &[]), live(Follow::Session, place(None, 7)), "a place in the present one");
+        assert_eq!(
+            joins(&[("after", "7")], &[]),
+            live(Follow::Session, place(None, 7)),
+            "a position in the log of the session"
+        );
         assert_eq!(joins(&[("taskId", ""), ("after", "t:7")], &[]), live(Follow::Session, place(Some("t"), 7)));
         assert_eq!(joins(&[("taskId", "t")], &[("Last-Event-ID", "41")]), live(task(), place(None, 41)));
         assert_eq!(joins(&[("taskId", "t")], &[("Last-Event-ID", "t:41")]), live(task(), place(Some("t"), 41)));
@@ -306,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn every_other_method_is_as_over_http() {
+    fn other_methods_work_as_over_http() {
         let ask = |dialect, method: &str| {
             let sent = json!({"jsonrpc": "2.0", "id": "a", "method": method, "params": {"id": "t"}});
             match hear(dialect, sent) {
@@ -340,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subscription_over_a_socket_continues_behind_a_position() {
+    fn a_subscription_over_a_socket_continues_after_a_position() {
         for (dialect, method) in [(Dialect::RPC_03, "tasks/resubscribe"), (Dialect::RPC_10, "SubscribeToTask")] {
             let ask = |after: Value| {
                 let params = json!({"id": "t", "after": after});

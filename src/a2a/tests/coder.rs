@@ -4,7 +4,7 @@ use super::*;
 use crate::a2a::dialect::{Outputs, Writer};
 
 #[test]
-fn passing_changes_of_state() {
+fn events_that_are_shown_as_the_working_state() {
     let state = sample::state();
     let call = sample::call("write_file", json!({}), None).request;
     for event in [
@@ -41,7 +41,7 @@ fn events_that_no_client_is_shown() {
 }
 
 #[test]
-fn trouble_is_a_change_of_state_with_a_text() {
+fn trouble_is_a_status_update_with_a_text() {
     for (event, text) in [
         (Event::Retried, "The model is asked again."),
         (Event::Retracted { reason: "r".into() }, "What the agent was saying is void, it will be said again: r"),
@@ -54,7 +54,7 @@ fn trouble_is_a_change_of_state_with_a_text() {
 
 /// The snapshot of the task has the text too.
 #[test]
-fn a_task_that_waits_for_the_model_says_so() {
+fn the_status_says_that_the_task_waits_for_the_model() {
     let mut state = sample::state();
     state.phase = crate::task::machine::state::Phase::Backoff { job: Seq(9), delay_ms: 1_001, reason: "r".into() };
     let task = value(&snapshot(the_view(), &state, Wanted::ALL));
@@ -191,7 +191,7 @@ fn an_approved_command_in_the_recorded_order() {
 
 /// The frames of an approved call have the state `working`: to a client of 1.0, `input-required` would be the end of the stream.
 #[test]
-fn an_approved_command_in_1_0_works_from_the_answer_on() {
+fn an_approved_command_in_1_0_is_working_after_the_answer() {
     let view = View::A2a(Writer::V10, Profile::Coder, Outputs::TEXT);
     let shown = summaries(view, approved_command());
     let words: Vec<&str> = shown.iter().map(String::as_str).collect();

@@ -306,15 +306,15 @@ mod tests {
 
         state.status.text = Some("Restarted.".into());
         let (open, _) = frames(&state, Event::Interrupted { text: "".into() }).unwrap();
-        let said = &open["status"]["message"];
+        let message = &open["status"]["message"];
         assert_eq!(
-            (&said["parts"][0], said["parts"].as_array().map(Vec::len)),
+            (&message["parts"][0], message["parts"].as_array().map(Vec::len)),
             (&json!({"kind": "text", "text": "Restarted."}), Some(3))
         );
     }
 
     #[test]
-    fn a_turn_that_is_over_is_a_completed_task() {
+    fn an_ended_turn_is_shown_as_a_completed_task() {
         let end = |end| Event::TurnEnded { turn: 1, end, by: None };
         let said = |text: &str| plain("t-1-9", text);
         for (event, status, text, state_shown) in [

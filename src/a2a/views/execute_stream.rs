@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(shown(&state, thought("", "")), None);
 
         let answered = || Event::Answered { answer: Arc::new(Answer::default()) };
-        assert_eq!(shown(&state, answered()), None, "nothing was thought");
+        assert_eq!(shown(&state, answered()), None, "there was no thought");
         state.apply(&sample::record(thought("Plan", "Look first.")));
         state.apply(&sample::record(thought("", "Then write.\nAll of it.")));
         state.apply(&sample::record(answered()));

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn every_question_says_what_it_is_about() {
+    fn every_kind_of_question_has_its_description() {
         let options = json!([{"id": "proceed_once", "name": "Allow Once"},
             {"id": "proceed_always", "name": "Always Allow"}, {"id": "cancel", "name": "Reject"}]);
         for (question, expected) in [

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_shows_only_that_the_task_works_again() {
+    fn an_answer_is_shown_as_the_working_state() {
         let mut state = sample::state();
         state.calls = vec![sample::call("write_file", json!({}), Some(sample::edit()))];
         let answered = || Event::CallAnswered {
@@ -165,11 +165,11 @@ mod tests {
         state.status.seq = Seq(9);
         assert_eq!(shown(&state, answered()), at_work(json!({"kind": "state-change", "state": "working"})));
         state.status.seq = Seq(8);
-        assert_eq!(shown(&state, answered()), None, "it worked all the time");
+        assert_eq!(shown(&state, answered()), None, "the task was working all the time");
     }
 
     #[test]
-    fn ends_with_their_reasons() {
+    fn the_end_of_a_turn_has_its_reason() {
         let mut state = sample::state();
         let mut change = |status: TaskState, phase, text: Option<&str>, error: Option<&str>| {
             state.status.state = status;

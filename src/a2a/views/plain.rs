@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn trouble_is_told_and_nothing_else() {
+    fn only_notices_about_trouble_are_shown() {
         let tries = Tries { failed: 1, broken: 0, since: 0 };
         let reason = || "busy".to_owned();
         let mut events = vec![Event::Created(sample::state().created)];
@@ -431,11 +431,11 @@ mod tests {
     }
 
     /// The second message of a turn, after a call that needed no approval.
-    fn call_between(id: &str, said: &str) -> Vec<Event> {
+    fn call_between(id: &str, text: &str) -> Vec<Event> {
         let (request, plan) = sample::shell(id, "make");
         let call = || id.into();
         vec![
-            answers(said, vec![request]),
+            answers(text, vec![request]),
             Event::CallPlanned { call: call(), plan },
             Event::CallReady { call: call(), confinement: Default::default() },
             Event::CallStarted { call: call() },
@@ -471,7 +471,7 @@ mod tests {
 
     /// Assembles artifacts from their updates, and compares them with the snapshot after every event.
     #[test]
-    fn what_was_sent_is_what_the_snapshot_lists() {
+    fn the_snapshot_has_the_artifacts_that_were_sent() {
         for (view, story) in [VIEW, PIECES].into_iter().flat_map(|view| stories().into_iter().map(move |s| (view, s))) {
             let mut put_together: BTreeMap<String, String> = BTreeMap::new();
             let mut closed: Vec<String> = Vec::new();
@@ -523,8 +523,8 @@ mod tests {
                     .collect();
                 assert_eq!(put_together, snapshot, "after {record:?}");
             }
-            let said = put_together.keys().cloned().collect::<Vec<_>>();
-            assert_eq!(closed, said, "every answer is closed");
+            let answers = put_together.keys().cloned().collect::<Vec<_>>();
+            assert_eq!(closed, answers, "every answer is closed");
         }
     }
 }

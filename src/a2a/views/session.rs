@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn an_approved_command_whole() {
         let folded = sample::fold(sample::approved_command());
-        let told: Vec<Value> = folded.iter().filter_map(|(record, state)| frame(state, record)).collect();
+        let frames: Vec<Value> = folded.iter().filter_map(|(record, state)| frame(state, record)).collect();
         let text = |text: &str| json!({"kind": "TEXT_CONTENT", "content": {"text": text}});
         let change = |state: &str, is_final: bool| json!({"kind": "STATE_CHANGE", "state": state, "final": is_final});
         let mut running = answered(call("EXECUTING"));
@@ -260,11 +260,11 @@ mod tests {
                 object
             })
             .collect();
-        assert_eq!(told, expected);
+        assert_eq!(frames, expected);
     }
 
     #[test]
-    fn a_client_that_joins_gets_the_open_calls() {
+    fn a_new_subscriber_gets_the_open_calls() {
         let folded = sample::fold(sample::approved_command());
         let greeting = |n: usize| value(&a2a::snapshot(View::Standalone(VIEW), &folded[n].1, Wanted::ALL));
         let mut question = asking();
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_say_why() {
+    fn the_end_of_a_turn_has_its_reason() {
         let mut state = sample::state();
         state.status.state = TaskState::InputRequired;
         state.status.text = Some("Broke.".into());

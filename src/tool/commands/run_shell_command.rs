@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_calls_are_refused_before_anybody_is_asked() {
+    fn invalid_calls_are_refused_without_a_question() {
         let scratch = Scratch::new();
         scratch.put("file", "");
         let kind = |args| plan(&scratch, args).map_err(|error| error.kind);
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_confined_command_that_was_refused_something_says_how_to_ask() {
+    fn a_confined_command_that_failed_for_lack_of_rights_suggests_to_ask() {
         let ended = |output: &str| {
             let display = Display::Text { text: "".into() };
             let Ending::Success { output, .. } = with_hint(Ending::Success { output: output.into(), display }) else {

@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_come_with_their_paths_and_an_end() {
+    fn attached_texts_have_their_paths_and_an_end() {
         let scratch = tree();
         assert_eq!(
             attached_with(&Limits::default(), &scratch, "@src/b.rs @a.md @hidden/g").as_deref(),
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_brings_the_files_that_people_mean() {
+    fn a_directory_attaches_only_its_usual_text_files() {
         let scratch = tree();
         let table: [(&str, &[&str]); 6] = [
             ("@src", &["src/b.rs", "src/deep/c.rs"]),
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn resources_count_as_files_do() {
+    fn resources_count_towards_the_limits_of_files() {
         let scratch = tree();
         let read = |limits: &Limits, prompt: &str| {
             with_ctx(&scratch, limits, |ctx| {
@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn media_is_attached_if_it_is_named_and_there_is_room() {
+    fn media_is_attached_if_it_is_named_and_within_the_limit() {
         let scratch = tree();
         let png = b"\x89PNG\r\n\x1a\n\0";
         scratch.put("src/real.png", png);

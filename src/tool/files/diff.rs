@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn near_changes_share_a_hunk_and_far_ones_do_not() {
+    fn near_changes_share_a_hunk_and_distant_ones_do_not() {
         let old: String = (1..=20).map(|n| format!("{n}\n")).collect();
         let near = old.replace("\n5\n", "\nfive\n").replace("\n12\n", "\n");
         let far = old.replace("\n5\n", "\nfive\n").replace("\n13\n", "\n");
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn huge_differences_end_soon_and_are_still_right() {
+    fn huge_differences_are_found_quickly_and_correctly() {
         let old: String = (0..20_000).map(|n| format!("old {n}\n")).collect();
         let new: String = (0..20_000).map(|n| format!("new {n}\n")).collect();
         let found = Comparison::new(&old, &new, STEPS);
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn git_accepts_them() {
+    fn git_accepts_the_diffs() {
         let git = |args: &[&str], dir: &std::path::Path| {
             Command::new("git").args(args).current_dir(dir).stdout(Stdio::null()).stderr(Stdio::inherit()).status()
         };

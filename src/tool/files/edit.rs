@@ -224,7 +224,7 @@ mod tests {
     use serde_json::{Value, json};
 
     #[test]
-    fn failures_have_their_kinds() {
+    fn errors_have_the_kind_of_the_failure() {
         let of = |kind: io::ErrorKind| failure("a", &kind.into()).kind;
         assert_eq!(of(io::ErrorKind::PermissionDenied), ErrorKind::PermissionDenied);
         assert_eq!(of(io::ErrorKind::StorageFull), ErrorKind::NoSpaceLeft);
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn omissions_are_found_unless_they_were_there() {
+    fn omissions_are_found_unless_the_original_has_them() {
         let lines =
             ["// rest of code ...", "    (rest of methods ...)", "# ... rest of method(s) ...", "// Unchanged code..."];
         for line in lines {

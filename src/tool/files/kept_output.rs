@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn kept_output_can_be_read_and_searched_and_nothing_beside_it() {
+    fn kept_output_can_be_read_and_searched_but_no_other_file() {
         let scratch = Scratch::new();
         let state = Scratch::new();
         state.put("tasks/t.jsonl", "secret");

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn directories_come_first_and_what_is_hidden_is_counted() {
+    fn directories_come_first_and_hidden_entries_are_counted() {
         let scratch = Scratch::new();
         scratch.put("b.txt", "12345");
         scratch.put("a.log", "");
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hidden_directory_shows_nothing() {
+    fn a_hidden_directory_is_listed_as_empty() {
         let scratch = Scratch::new();
         scratch.put("out/a", "");
         scratch.put(".git/HEAD", "");
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_have_their_kinds() {
+    fn errors_have_the_kind_of_the_failure() {
         let scratch = Scratch::new();
         scratch.put("a", "");
         std::os::unix::fs::symlink("/", scratch.path().join("root")).expect("links can be made");

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_files_come_as_they_are() {
+    fn small_files_are_returned_unchanged() {
         let scratch = Scratch::new();
         scratch.put("a", "1\r\n2\n\n");
         scratch.put("empty", "");
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn long_files_are_shown_in_part_and_say_how_to_go_on() {
+    fn long_files_are_shown_in_part_with_the_next_position() {
         let scratch = Scratch::new();
         scratch.put("a", "1\n2\n3\n4\n5\n");
         assert_eq!(
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn binary_files_are_named() {
+    fn binary_files_are_reported_by_name() {
         let scratch = Scratch::new();
         scratch.put("a.PNG", "text really");
         scratch.put("b", b"\x7fELF\0\0");
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_have_their_kinds() {
+    fn errors_have_the_kind_of_the_failure() {
         let scratch = Scratch::new();
         scratch.put("dir/a", "");
         scratch.put("big", vec![b'x'; 201]);
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ignore_files_hide_is_refused_by_every_name() {
+    fn files_hidden_by_ignore_files_are_refused_by_every_path() {
         let scratch = Scratch::new();
         for (name, text) in [
             (".git/config", "token"),
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn plans_are_checked_and_say_what_is_read() {
+    fn plans_are_checked_and_name_the_file() {
         let scratch = Scratch::new();
         let plan = |args| with_ctx(&scratch, &limits(), |ctx| ReadFile.prepare(&args, ctx));
         assert_eq!(

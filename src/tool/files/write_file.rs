@@ -93,7 +93,7 @@ mod tests {
     const HEAD: &str = "Index: a\n===================================================================\n--- a\tCurrent\n+++ a\tProposed\n";
 
     #[test]
-    fn a_plan_shows_the_diff_and_touches_nothing() {
+    fn a_plan_has_the_diff_and_changes_nothing() {
         let scratch = Scratch::new();
         let real = format!("{}/new/a", scratch.path().display());
         assert_eq!(
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_over_is_stored_and_recorded() {
+    fn overwritten_content_is_stored_and_recorded() {
         let scratch = Scratch::new();
         let file = scratch.put("a", b"\xff\xfea\0");
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).expect("mine");
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_the_one_shown_is_not_written() {
+    fn a_file_that_changed_after_the_question_is_not_written() {
         let scratch = Scratch::new();
         let file = scratch.put("a", "old");
         let base = plan(&scratch, "a", "new").expect("a plan").base;
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_user_edited_is_written_and_told() {
+    fn content_edited_by_the_user_is_written_and_reported() {
         let scratch = Scratch::new();
         let base = plan(&scratch, "a", "mine\n").expect("a plan").base;
         let args = json!({"file_path": "a", "content": "mine\n"});
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_have_their_kinds() {
+    fn errors_have_the_kind_of_the_failure() {
         let scratch = Scratch::new();
         scratch.put("dir/a", "");
         let kind = |path: &str| match write(&scratch, path, "x") {
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_only_file_stays_as_it_is() {
+    fn a_read_only_file_is_not_written() {
         if rustix::process::geteuid().is_root() {
             eprintln!("skipped: root may write everything");
             return;

@@ -91,7 +91,7 @@ fn the_question_names_the_agent_its_origin_and_the_prompt() {
 }
 
 #[test]
-fn an_answer_is_untrusted_and_says_what_the_agent_waits_for() {
+fn an_answer_is_marked_as_untrusted_and_states_what_the_agent_waits_for() {
     let marked = |text: &str| format!("<untrusted_context>\n{text}\n</untrusted_context>");
     assert_eq!(texts(&one(Ok("Hi."), WaitsFor::Nothing)), (marked("Hi."), "Hi.".into()));
     let (model, people) = texts(&one(Ok("Which?"), WaitsFor::Answer));
@@ -104,7 +104,7 @@ fn an_answer_is_untrusted_and_says_what_the_agent_waits_for() {
 }
 
 #[test]
-fn a_conversation_goes_on_with_the_same_definition_only() {
+fn a_conversation_continues_only_with_the_same_definition() {
     let agents = one(Ok("x"), WaitsFor::Nothing);
     let (_, left) = ran(&agents, "f", vec![thread("f", "old")], 1);
     assert_eq!(left, [thread("f", "new")]);
@@ -119,7 +119,7 @@ fn a_conversation_goes_on_with_the_same_definition_only() {
 }
 
 #[test]
-fn the_list_of_agents_has_a_limit_and_their_names_are_all_there() {
+fn the_list_of_agents_is_limited_but_has_all_names() {
     let agents: Vec<Callee> = (0..3).map(|n| callee(&format!("a{n}"), &"d ".repeat(AGENT_LIST_BYTES / 5))).collect();
     let spec = spec(&agents);
     assert!(spec.description.len() <= AGENT_LIST_BYTES, "{}", spec.description.len());

@@ -80,7 +80,7 @@ fn ran(server: &OneTool, base: Option<&str>) -> (RunEnd, Vec<String>) {
 }
 
 #[test]
-fn a_call_is_asked_about_with_its_arguments_and_the_servers_words() {
+fn the_question_shows_the_arguments_and_the_description_of_the_server() {
     in_server(&OneTool::new(Ok(McpResult::default())), |_, ctx| {
         let plan = prepared(json!({"a": "not a number", "b": 2}), ctx).expect("the server checks types itself");
         let question = Question::Mcp {
@@ -134,7 +134,7 @@ fn a_long_result_is_cut_and_kept_and_media_stay() {
 }
 
 #[test]
-fn an_error_of_the_server_is_the_calls_error() {
+fn an_error_of_the_server_is_the_error_of_the_call() {
     let error = ErrorKind::McpToolError.error("no such table");
     let server = OneTool::new(Err(error.clone()));
     assert_eq!(ran(&server, None).0, RunEnd::Ended(Ending::Error { error }));

@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_are_about_paths_from_the_directory_on() {
+    fn patterns_match_paths_relative_to_the_directory() {
         let scratch = Scratch::new();
         for name in
             ["a.TS", "src/b.ts", "src/deep/c.ts", ".hidden/d.ts", "src/[id].ts", "node_modules/e.ts", ".git/f.ts"]
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_have_their_kinds() {
+    fn errors_have_the_kind_of_the_failure() {
         let scratch = Scratch::new();
         scratch.put("a", "");
         let kind = |args| find_with(&Limits::default(), &scratch, args).map_err(|error| error.kind);

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_found_is_told() {
+    fn failed_and_empty_searches() {
         let error = |text: &str| failed(ErrorKind::WebSearchFailed.error(text));
         assert_eq!(run(&FakeModel::new(vec![Err("the API is busy.")])), error("The search failed: the API is busy."));
         let blocked = json!({"promptFeedback": {"blockReason": "SAFETY"}});

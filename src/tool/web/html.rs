@@ -161,7 +161,7 @@ mod tests {
     use crate::base::test_random::Random;
 
     #[test]
-    fn a_page_reads_as_a_person_would() {
+    fn a_page_becomes_its_visible_text() {
         let html = "<!DOCTYPE html>\n<html><head><title>A &amp; B</title><style>p { color: red }</style>\
             <script>if (a < b) { document.write('<p>no</p>') }</script></head>\n<body>\n<!-- <p>hidden</p> -->\
             <h1>Head\n  line</h1><p>One <b>two</b>,   three.<br>Four &lt;five&gt; &#8212; &#x263A; &unknown; &</p>\
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_sent_is_read_to_its_end() {
+    fn malformed_html_is_read_to_its_end() {
         for (html, expected) in [
             ("", ""),
             ("plain", "plain"),

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn the_question_names_what_is_visited() {
+    fn the_question_names_the_urls() {
         let prompt = "Compare <https://a.test/x>, (https://b.test). and https://a.test/x#y with \
                       https://github.com/o/r/blob/main/src/a.rs, not http://localhost/";
         let urls = ["https://a.test/x", "https://b.test/", "https://raw.githubusercontent.com/o/r/main/src/a.rs"];
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn prompts_that_name_nothing_to_visit() {
+    fn prompts_without_a_url_are_refused() {
         let kind = |prompt: &str| plan(prompt).map_err(|error| error.kind);
         let invalid = Err(ErrorKind::InvalidToolParams);
         assert_eq!(kind("what is new?"), invalid);
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn the_api_looks_at_the_pages() {
+    fn the_api_reads_the_pages() {
         let model = FakeModel::new(vec![Ok(retrieved("It says hi.", "URL_RETRIEVAL_STATUS_SUCCESS"))]);
         let scratch = Scratch::new();
         let prompt = "what says https://a.test and http://10.0.0.1/";
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_api_cannot_reach_is_fetched_and_asked_about() {
+    fn pages_that_the_api_cannot_read_are_fetched() {
         let failures = [Err("busy"), Ok(said(" ")), Ok(retrieved("I cannot.", "URL_RETRIEVAL_STATUS_ERROR"))];
         for first in failures {
             let port = serve(vec![("/a", page("text/html", "<p>hello</p>"))]);
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_have_their_kinds() {
+    fn errors_have_the_kind_of_the_failure() {
         let run = |says: Vec<Result<Value, &'static str>>, prompt: String, limits: &Limits| {
             let scratch = Scratch::new();
             let run = run_of(&scratch, "web_fetch", json!({ "prompt": prompt }));
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn long_pages_share_what_short_ones_leave() {
+    fn long_pages_share_the_characters_that_short_ones_do_not_need() {
         let shared = |lengths: &[usize], chars: usize| -> Vec<usize> {
             let mut pages: Vec<(String, String)> = lengths.iter().map(|n| (String::new(), "ü".repeat(*n))).collect();
             share(&mut pages, chars);

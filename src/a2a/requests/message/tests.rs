@@ -13,7 +13,7 @@ fn one_part(value: Value) -> Result<Part, String> {
 }
 
 #[test]
-fn a_message_keeps_everything_it_came_with() {
+fn all_members_of_a_message_are_kept() {
     let received = read(json!({
         "kind": "message", "messageId": "m-1", "role": "user", "taskId": "t-1", "contextId": "c-1",
         "parts": [{"kind": "text", "text": "hi", "metadata": {"a": 1}}],
@@ -38,7 +38,7 @@ fn a_message_keeps_everything_it_came_with() {
 }
 
 #[test]
-fn other_spellings_of_a_message() {
+fn other_formats_of_a_message() {
     let received = read(json!({
         "message_id": "m", "role": "ROLE_USER", "task_id": "", "context_id": null,
         "content": [{"text": "a"}]
@@ -97,7 +97,7 @@ fn context_ids_up_to_the_limit() {
 }
 
 #[test]
-fn every_spelling_of_a_part() {
+fn every_format_of_a_part() {
     let bytes = |filename: Option<&str>, media: Option<&str>| Part {
         filename: filename.map(Into::into),
         media_type: media.map(Into::into),
@@ -198,7 +198,7 @@ fn missing_ids_and_roles_are_filled_in_for_lenient_dialects() {
 }
 
 #[test]
-fn parts_that_hold_nothing_are_refused() {
+fn empty_parts_are_refused() {
     let nothing = "message.parts[0] holds nothing: send text, a file (bytes or uri) or data.";
     for (sent, expected) in [
         (json!({}), nothing),

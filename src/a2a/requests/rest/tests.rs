@@ -59,7 +59,7 @@ fn under(base: &str, dialect: &Dialect, mut request: Request) -> Request {
 const CONFIG: &str = "/tasks/t-1/pushNotificationConfigs/c";
 
 #[test]
-fn tasks_and_messages_under_every_base() {
+fn requests_for_tasks_and_messages_under_every_base_path() {
     let cancel = Call::Cancel { task: "t-1".into() };
     let watch = Call::Subscribe { task: "t-1".into(), after: None };
     let show = Call::Get { task: "t-1".into(), history: Some(3) };
@@ -156,7 +156,7 @@ fn extended_cards_of_either_version() {
 }
 
 #[test]
-fn versions_and_paths_must_agree() {
+fn a_version_that_does_not_fit_the_path_is_refused() {
     let named = |version: &str, target: &str| with(get(target), "A2A-Version", version);
     let is_get = |call: Call| matches!(call, Call::Get { .. });
     let (call, dialect) = asked(&named("1.0", "/v1/tasks/t"));
@@ -316,7 +316,7 @@ fn bodies_without_a_message() {
 }
 
 #[test]
-fn streams_continue_behind_a_position() {
+fn streams_continue_after_a_position() {
     let request = with(get("/v1/tasks/t:subscribe"), "Last-Event-ID", "41");
     let (call, _) = asked(&request);
     let expected = Call::Subscribe { task: "t".into(), after: Some(Seq(41)) };

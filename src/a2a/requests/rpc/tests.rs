@@ -149,7 +149,7 @@ fn lists_and_cards_stand_alone() {
 }
 
 #[test]
-fn versions_and_methods_must_agree() {
+fn a_version_that_does_not_fit_the_method_is_refused() {
     let ask = |version: &str, method: &str| {
         let mut request = rpc(method, json!({"id": "x"}));
         request.headers.push("A2A-Version", version);

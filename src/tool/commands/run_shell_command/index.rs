@@ -105,13 +105,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_not_guessed() {
+    fn unknown_index_formats_give_no_answer() {
         let empty = |version: u8, rest: &[u8]| [b"DIRC\0\0\0", &[version][..], &[0; 4], rest, &[0; 20]].concat();
         assert_eq!(names_submodules(&empty(2, b""), 20), Some(false));
         assert_eq!(names_submodules(&empty(2, b"TREE\0\0\0\x02ab"), 20), Some(false));
-        assert_eq!(names_submodules(&empty(2, b"TREE\0\0\0\x03ab"), 20), None, "it is cut off");
+        assert_eq!(names_submodules(&empty(2, b"TREE\0\0\0\x03ab"), 20), None, "the index is incomplete");
         assert_eq!(names_submodules(&empty(2, b"TREE\xff\xff\xff\xffab"), 20), None);
-        assert_eq!(names_submodules(&empty(2, b"link\0\0\0\0"), 20), None, "the others are elsewhere");
+        assert_eq!(names_submodules(&empty(2, b"link\0\0\0\0"), 20), None, "the other entries are in another file");
         assert_eq!(names_submodules(&empty(5, b""), 20), None);
         assert_eq!(names_submodules(b"", 20), None);
     }

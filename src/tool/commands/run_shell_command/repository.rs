@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_length_of_object_names_is_known_or_not() {
+    fn the_length_of_object_names() {
         assert_eq!(hash_bytes("[core]\n\tbare = false\n"), Some(20));
         assert_eq!(hash_bytes("[extensions]\n\tobjectFormat = sha256\n"), Some(32));
         assert_eq!(hash_bytes("[extensions]\n\tobjectformat=sha1\n"), Some(20));

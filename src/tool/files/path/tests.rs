@@ -20,7 +20,7 @@ fn shown(resolved: Result<ResolvedPath, CallError>) -> String {
 }
 
 #[test]
-fn paths_mean_what_they_say_and_links_inside_are_followed() {
+fn paths_are_resolved_and_links_inside_are_followed() {
     let scratch = Scratch::new();
     let root = scratch.path().to_str().expect("plain").to_string();
     scratch.put("a/b.txt", "x");

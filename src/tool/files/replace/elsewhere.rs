@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_components_count_and_links_do_not() {
+    fn only_whole_components_match_and_links_are_not_followed() {
         let scratch = Scratch::new();
         let outside = Scratch::new();
         outside.put("util/a.rs", "");
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn the_search_gives_up_after_so_many_directories() {
+    fn the_number_of_searched_directories_is_limited() {
         let scratch = Scratch::new();
         scratch.put("a/b/c/x.rs", "");
         for (dirs, expected) in [(3, 0), (4, 1)] {

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn each_strategy_finds_what_the_stricter_ones_miss() {
+    fn each_strategy_finds_text_that_the_stricter_ones_do_not() {
         let nested = "fn f() {\n    if x {\n        go( a,b );\n    }\n}\n";
         let table: &[(&str, &str, &str, &str, Strategy, usize, &str)] = &[
             ("exact", "a b a", "a", "$1\\0", Strategy::Exact, 2, "$1\\0 b $1\\0"),
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_not_found() {
+    fn missing_text_is_not_found() {
         for (content, old) in [
             ("", "a"),
             ("a", ""),

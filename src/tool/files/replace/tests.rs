@@ -46,7 +46,7 @@ fn bytes(scratch: &Scratch, name: &str) -> Vec<u8> {
 }
 
 #[test]
-fn a_plan_shows_the_whole_new_file_and_touches_nothing() {
+fn a_plan_has_the_whole_new_file_and_changes_nothing() {
     let scratch = Scratch::new();
     let file = scratch.put("src/a.rs", "one\ntwo\nthree\n");
     let real = file.display().to_string();
@@ -76,7 +76,7 @@ fn a_plan_shows_the_whole_new_file_and_touches_nothing() {
 }
 
 #[test]
-fn what_is_replaced_is_told_with_its_surroundings() {
+fn the_result_shows_the_new_text_with_its_surroundings() {
     let scratch = Scratch::new();
     let file = scratch.put("a", "x = 1\ny = 1\n");
     let real = file.display();
@@ -97,7 +97,7 @@ fn what_is_replaced_is_told_with_its_surroundings() {
 }
 
 #[test]
-fn nearly_equal_text_is_replaced_and_the_model_told_where() {
+fn nearly_equal_text_is_replaced_and_reported() {
     let scratch = Scratch::new();
     let file = scratch.put("a", "head\n  let colour = paint(canvas, brush);\n  done();\nend\n");
     let old = "let color = paint(canvas, brush);\ndone();";
@@ -135,7 +135,7 @@ fn line_ends_and_the_end_of_the_file_stay_as_they_are() {
 }
 
 #[test]
-fn encodings_stay_and_what_is_not_text_is_not_edited() {
+fn encodings_are_preserved_and_binary_files_are_refused() {
     let scratch = Scratch::new();
     for (name, encoding) in [("wide", Encoding::Utf16Le), ("marked", Encoding::Utf8Marked)] {
         scratch.put(name, encoding.encode("grün\r\n"));
@@ -160,7 +160,7 @@ fn an_empty_old_text_creates_a_file() {
 }
 
 #[test]
-fn what_cannot_be_done_fails_when_it_is_planned() {
+fn impossible_replacements_are_refused_when_planned() {
     let scratch = Scratch::new();
     scratch.put("f", "a b\na c\n");
     scratch.put("dir/x", "");
@@ -185,7 +185,7 @@ fn what_cannot_be_done_fails_when_it_is_planned() {
 }
 
 #[test]
-fn a_file_further_down_is_found_if_it_is_the_only_one() {
+fn a_file_in_a_subdirectory_is_found_if_it_is_the_only_one() {
     let scratch = Scratch::new();
     scratch.put("src/deep/mod.rs", "a\n");
     scratch.put("src/other/mod.rs", "a\n");
@@ -203,7 +203,7 @@ fn a_file_further_down_is_found_if_it_is_the_only_one() {
 }
 
 #[test]
-fn a_changed_file_is_not_written_and_the_users_own_text_is() {
+fn a_changed_file_is_not_overwritten_and_text_edited_by_the_user_is_written() {
     let scratch = Scratch::new();
     let file = scratch.put("a", "x\r\ny\r\n");
     let order = args("a", "x", "z");
@@ -227,7 +227,7 @@ fn a_changed_file_is_not_written_and_the_users_own_text_is() {
 }
 
 #[test]
-fn git_applies_what_is_shown_and_gets_what_is_written() {
+fn git_applies_the_shown_diff_with_the_same_result() {
     if Command::new("git").arg("--version").output().is_err() {
         eprintln!("skipped: there is no git here");
         return;

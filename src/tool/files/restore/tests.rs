@@ -171,10 +171,10 @@ impl Harness {
     }
 }
 
-/// A store in which one read fails: the one after `left` others.
+/// A store in which one read fails: the one after `remaining` others.
 struct OneReadFails {
     blobs: Arc<MemoryBlobs>,
-    left: AtomicU32,
+    remaining: AtomicU32,
 }
 
 impl Blobs for OneReadFails {
@@ -183,23 +183,23 @@ impl Blobs for OneReadFails {
     }
 
     fn read(&self, sha256: &str, from: u64, max: usize) -> io::Result<(Vec<u8>, u64)> {
-        match self.left.fetch_sub(1, Ordering::Relaxed) {
-            0 => Err(io::Error::other("the disk is told to fail")),
+        match self.remaining.fetch_sub(1, Ordering::Relaxed) {
+            0 => Err(io::Error::other("the test lets this read fail")),
             _ => self.blobs.read(sha256, from, max),
         }
     }
 }
 
-/// A store at whose operation number `left` the process dies, before the operation or after it.
+/// A store in which the process dies after `remaining` operations, before the next operation or after it.
 struct Dying {
     blobs: Arc<MemoryBlobs>,
-    left: AtomicU32,
+    remaining: AtomicU32,
     after: bool,
 }
 
 impl Dying {
     fn done<T>(&self, operation: impl FnOnce() -> T) -> T {
-        let is_last = self.left.fetch_sub(1, Ordering::Relaxed) == 0;
+        let is_last = self.remaining.fetch_sub(1, Ordering::Relaxed) == 0;
         if is_last && !self.after {
             std::panic::panic_any(Died);
         }
@@ -340,13 +340,13 @@ fn fifty_edits_by_tools_are_undone() {
 }
 
 #[test]
-fn fifty_edits_by_tools_and_others_are_undone_or_nothing_is_touched() {
+fn fifty_edits_by_tools_and_others_are_undone_or_nothing_is_changed() {
     let undone = (500..1000).filter(|seed| run(*seed, true).is_some()).count();
     assert!((50..450).contains(&undone), "{undone} runs were undone, the others refused");
 }
 
 #[test]
-fn a_failure_in_the_middle_takes_everything_back() {
+fn a_failed_restore_undoes_its_changes() {
     let mut harness = Harness::new();
     harness.scratch.put("a", "one");
     let to = harness.turn(1);
@@ -360,14 +360,14 @@ fn a_failure_in_the_middle_takes_everything_back() {
     let now = harness.tree();
     // Redo creates two files again; the content of the last one cannot be read when it is its turn.
     for reads in 3..6 {
-        let failing = OneReadFails { blobs: harness.blobs.clone(), left: AtomicU32::new(reads) };
+        let failing = OneReadFails { blobs: harness.blobs.clone(), remaining: AtomicU32::new(reads) };
         let why = harness.go_back_with(undo, Conflicts::Refuse, &failing).expect_err("a read fails");
         assert_eq!(harness.tree(), now, "after {reads} reads: {why}");
     }
 }
 
 #[test]
-fn links_directories_and_pipes_are_left_alone() {
+fn links_directories_and_pipes_are_not_restored() {
     type Change = fn(&Path);
     let changes: [(&str, Change); 5] = [
         ("is reached through a link now", |root| {
@@ -418,21 +418,21 @@ fn links_directories_and_pipes_are_left_alone() {
 /// An edit stores the old content, renames the new file, and is recorded. After whichever step the process dies, the file is complete, and
 /// if it is the new one, the old content is stored.
 #[test]
-fn check_88_an_edit_that_dies_between_its_steps_loses_nothing() {
+fn check_88_a_process_that_dies_during_an_edit_loses_nothing() {
     let mut survived = 0;
-    for (left, after) in (0..6).flat_map(|left| [(left, false), (left, true)]) {
+    for (step, after) in (0..6).flat_map(|step| [(step, false), (step, true)]) {
         let mut harness = Harness::new();
         harness.scratch.put("a", "old");
         harness.turn(1);
-        let dying = Arc::new(Dying { blobs: harness.blobs.clone(), left: AtomicU32::new(left), after });
+        let dying = Arc::new(Dying { blobs: harness.blobs.clone(), remaining: AtomicU32::new(step), after });
         let is_done = survives(|| assert!(harness.write_with("a", "new", dying)));
         survived += u32::from(is_done);
         let now = fs::read_to_string(harness.scratch.path().join("a")).expect("it is there");
-        assert!(now == "old" || now == "new", "step {left}, {after}: {now}");
-        assert!(now == "old" || harness.blobs.read(&sha256(b"old"), 0, 9).is_ok(), "step {left}, {after}");
-        assert!(is_done || now == "old", "step {left}, {after}: content is stored before the rename");
+        assert!(now == "old" || now == "new", "step {step}, {after}: {now}");
+        assert!(now == "old" || harness.blobs.read(&sha256(b"old"), 0, 9).is_ok(), "step {step}, {after}");
+        assert!(is_done || now == "old", "step {step}, {after}: content is stored before the rename");
         let others = harness.tree();
-        assert_eq!(others.keys().collect::<Vec<_>>(), ["a"], "step {left}, {after}: no other file is left");
+        assert_eq!(others.keys().collect::<Vec<_>>(), ["a"], "step {step}, {after}: no other file is left");
     }
     assert!((1..11).contains(&survived), "{survived} of 12 came to their end");
 }
@@ -440,10 +440,10 @@ fn check_88_an_edit_that_dies_between_its_steps_loses_nothing() {
 /// A restore copies what it overwrites, renames file after file, and is recorded. After whichever step the process dies, every file has its
 /// old or its new version, and the same restore can be made again.
 #[test]
-fn check_88_a_restore_that_dies_between_its_steps_can_be_made_again() {
+fn check_88_a_restore_can_be_repeated_after_the_process_has_died() {
     let files = ["a", "b", "dir/c"];
     let mut mixed = 0;
-    for (left, after) in (0..16).flat_map(|left| [(left, false), (left, true)]) {
+    for (step, after) in (0..16).flat_map(|step| [(step, false), (step, true)]) {
         let mut harness = Harness::new();
         harness.scratch.put("a", "old a");
         harness.scratch.put("b", "old b");
@@ -453,7 +453,7 @@ fn check_88_a_restore_that_dies_between_its_steps_can_be_made_again() {
             assert!(harness.write(file, "new"));
         }
         let recorded = harness.log.len();
-        let dying = Dying { blobs: harness.blobs.clone(), left: AtomicU32::new(left), after };
+        let dying = Dying { blobs: harness.blobs.clone(), remaining: AtomicU32::new(step), after };
         survives(|| drop(harness.go_back_with(to, Conflicts::Refuse, &dying)));
         harness.log.truncate(recorded);
         let now = harness.tree();
@@ -461,7 +461,7 @@ fn check_88_a_restore_that_dies_between_its_steps_can_be_made_again() {
             files.map(|file| now.get(file).is_some_and(|file| file.as_ref().is_some_and(|(bytes, _)| bytes == b"new")));
         for (file, is_new) in files.into_iter().zip(is_new) {
             let as_before = now.get(file) == before.get(file);
-            assert!(is_new || as_before, "step {left}, {after}: {file} is {:?}", now.get(file));
+            assert!(is_new || as_before, "step {step}, {after}: {file} is {:?}", now.get(file));
         }
         mixed += u32::from(is_new.contains(&true) && is_new.contains(&false));
         assert!(
@@ -469,8 +469,8 @@ fn check_88_a_restore_that_dies_between_its_steps_can_be_made_again() {
         );
         harness
             .go_back(to, Conflicts::Refuse)
-            .unwrap_or_else(|| panic!("step {left}, {after}: it cannot be made again"));
-        assert_eq!(without_directories(harness.tree()), without_directories(before), "step {left}, {after}");
+            .unwrap_or_else(|| panic!("step {step}, {after}: it cannot be made again"));
+        assert_eq!(without_directories(harness.tree()), without_directories(before), "step {step}, {after}");
     }
     assert!(mixed >= 2, "{mixed} times some files were put back and some were not");
 }

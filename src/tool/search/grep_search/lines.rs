@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_found_without_their_ends() {
+    fn lines_are_returned_without_their_line_ends() {
         let text = b"one\r\ntwo One\n\xff one\nthree\none";
         assert_eq!(found("one$", Case::Folded, text), ["one", "two One", "one"]);
         assert_eq!(found("^one$", Case::Exact, text), ["one", "one"]);

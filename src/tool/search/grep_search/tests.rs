@@ -126,7 +126,7 @@ fn context_is_shown_where_asked_for_and_around_few_matches() {
 }
 
 #[test]
-fn only_the_first_matches_are_kept() {
+fn only_the_first_matches_are_shown() {
     let scratch = Scratch::new();
     for dir in 0..40 {
         for file in 0..20 {
@@ -152,7 +152,7 @@ fn only_the_first_matches_are_kept() {
 }
 
 #[test]
-fn what_is_no_text_or_not_written_by_hand_is_left_out() {
+fn binary_and_generated_files_are_left_out() {
     let scratch = Scratch::new();
     for name in ["a.rs", "x.log", "dist/a", "build/a", "node_modules/a", ".git/a", ".idea/a", "out/a", ".hidden"] {
         scratch.put(name, "needle");
@@ -186,7 +186,7 @@ fn what_is_no_text_or_not_written_by_hand_is_left_out() {
 }
 
 #[test]
-fn limits_are_kept_and_told() {
+fn limits_are_applied_and_reported() {
     let scratch = Scratch::new();
     scratch.put("a", format!("needle {}\n", "x".repeat(30)));
     scratch.put("big", vec![b'x'; 101]);
@@ -214,7 +214,7 @@ fn limits_are_kept_and_told() {
 }
 
 #[test]
-fn failures_have_their_kinds() {
+fn errors_have_the_kind_of_the_failure() {
     let scratch = Scratch::new();
     symlink("/etc", scratch.path().join("etc")).expect("links can be made");
     let kind = |args| grep_with(&Limits::default(), &scratch, args).map_err(|error| error.kind);
@@ -245,7 +245,7 @@ fn a_cancelled_search_ends() {
 }
 
 #[test]
-fn braces_are_text_unless_they_count() {
+fn braces_are_text_unless_they_are_a_repetition() {
     let table = [
         ("fn x {", "fn x \\{"),
         ("a{2,3}b{", "a{2,3}b\\{"),

@@ -81,7 +81,7 @@ fn an_escaped_text_is_itself() {
 }
 
 #[test]
-fn without_a_slash_names_are_meant() {
+fn a_pattern_without_a_slash_matches_names() {
     let matches = |pattern: &str, path: &str| {
         let glob = NameGlob::new(pattern, Case::Exact).expect("it is valid");
         glob.matches(path.as_bytes())
@@ -114,7 +114,7 @@ fn directories_that_cannot_lead_to_a_match_are_known() {
 }
 
 #[test]
-fn many_stars_take_no_longer_than_few() {
+fn many_stars_are_matched_in_linear_time() {
     let pattern = "*a".repeat(200) + "b";
     let text = "a".repeat(20_000);
     assert!(!glob(&pattern, &text));
