@@ -392,11 +392,11 @@ impl Child for SupervisedProgram {
         self.pipes.take()
     }
 
-    fn over(&self) -> BorrowedFd<'_> {
+    fn exited(&self) -> BorrowedFd<'_> {
         self.control.as_fd()
     }
 
-    fn ask(&self) {
+    fn terminate(&self) {
         let _ = (&*self.control).write_all(&[supervisor::TERMINATE]);
     }
 

@@ -237,11 +237,11 @@ pub trait Child: Send {
         None
     }
 
-    /// Readable when the program itself has ended.
-    fn over(&self) -> BorrowedFd<'_>;
+    /// A descriptor that becomes readable when the program itself has ended.
+    fn exited(&self) -> BorrowedFd<'_>;
 
-    /// Asks the program's group to end.
-    fn ask(&self);
+    /// Asks the process group of the program to end.
+    fn terminate(&self);
 
     /// Kills all processes that still run, and returns how the program ended.
     fn finish(self: Box<Self>) -> io::Result<Finished>;

@@ -65,7 +65,7 @@ fn nothing_of_a_server_is_left_when_it_is_ended() {
     wait_until("both have started", || ["own", "below"].iter().all(|file| pid_in(&fixture.dir.join(file)).is_some()));
     let pids = [fixture.pid("own"), fixture.pid("below")];
     drop(server.input);
-    server.child.ask();
+    server.child.terminate();
     assert!(pids.iter().all(|pid| runs(*pid)), "they ignore it");
     server.child.finish().expect("it is gone");
     assert!(!pids.iter().any(|pid| runs(*pid)));

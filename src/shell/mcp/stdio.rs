@@ -148,7 +148,7 @@ impl Stdio {
 
     fn poll(&self, wake: Option<BorrowedFd<'_>>, time: Duration) -> Ready {
         // A closed or unneeded descriptor is replaced by one without events to wait for.
-        let over = self.child.over();
+        let over = self.child.exited();
         fn wanted<'a>(
             fd: Option<BorrowedFd<'a>>,
             flags: PollFlags,
@@ -236,7 +236,7 @@ impl Transport for Stdio {
     fn close(mut self: Box<Self>) -> String {
         self.input = None;
         if !self.wait_for_end(Duration::from_millis(STOP_MS)) {
-            self.child.ask();
+            self.child.terminate();
             self.wait_for_end(self.kill);
         }
         // The end of its standard error may still be in the pipe.

@@ -239,14 +239,14 @@ impl Running {
 
     /// Asks the program to end and waits for that up to a limit. Dropping the value kills the program.
     fn end(&mut self) {
-        self.child.ask();
+        self.child.terminate();
         let until = Instant::now() + Duration::from_millis(HOOK_END_MS);
         while Instant::now() < until && !self.step(CANCEL_CHECK) {}
     }
 
     /// Reads and writes what is possible within this time. Returns whether the program has ended.
     fn step(&mut self, time: Duration) -> bool {
-        let over = self.child.over();
+        let over = self.child.exited();
         fn wanted<'a>(
             fd: Option<BorrowedFd<'a>>,
             flags: PollFlags,

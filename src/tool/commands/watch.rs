@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 /// Why the command ended.
 #[derive(Clone, Copy, PartialEq)]
-enum Why {
+enum EndReason {
     Exited,
     Cancelled,
     Silent,
@@ -29,7 +29,7 @@ enum Why {
 }
 
 pub(in crate::tool) struct CommandResult {
-    why: Why,
+    end_reason: EndReason,
     output: Output,
     finished: Finished,
 }
@@ -54,7 +54,7 @@ pub(in crate::tool) fn follow(
         late_at: longest.map(|longest| Instant::now() + longest),
         child: child.as_ref(),
         output: Output::new(limits),
-        why: Why::Exited,
+        end_reason: EndReason::Exited,
         last_output: Instant::now(),
         last_shown: None,
         stop_at: None,
@@ -63,10 +63,10 @@ pub(in crate::tool) fn follow(
     };
     let watched = watch.until_over(out);
     cancel.clear();
-    let Watch { why, output, .. } = watch;
+    let Watch { end_reason, output, .. } = watch;
     let finished = child.finish();
     watched?;
-    Ok(CommandResult { why, output, finished: finished? })
+    Ok(CommandResult { end_reason, output, finished: finished? })
 }
 
 struct Watch<'a> {
@@ -78,7 +78,7 @@ struct Watch<'a> {
     late_at: Option<Instant>,
     child: &'a dyn Child,
     output: Output,
-    why: Why,
+    end_reason: EndReason,
     /// When the last output was read.
     last_output: Instant,
     /// When the last piece of live output was sent.
@@ -105,11 +105,11 @@ impl Watch<'_> {
             }
             if self.stop_at.is_none() {
                 if self.cancel.is_set() {
-                    self.end_it(Why::Cancelled, now);
+                    self.end_it(EndReason::Cancelled, now);
                 } else if self.silent_at().is_some_and(|at| at <= now) {
-                    self.end_it(Why::Silent, now);
+                    self.end_it(EndReason::Silent, now);
                 } else if self.late_at.is_some_and(|at| at <= now) {
-                    self.end_it(Why::Late, now);
+                    self.end_it(EndReason::Late, now);
                 }
             }
             self.wait(now, &mut buffer)?;
@@ -123,10 +123,10 @@ impl Watch<'_> {
 
     /// Waits for the next event and processes it.
     fn wait(&mut self, now: Instant, buffer: &mut [u8]) -> io::Result<()> {
-        let (output, over) = (self.child.output(), self.child.over());
+        let (output, exited) = (self.child.output(), self.child.exited());
         let mut fds = [
             PollFd::from_borrowed_fd(output, PollFlags::IN),
-            PollFd::from_borrowed_fd(over, PollFlags::IN),
+            PollFd::from_borrowed_fd(exited, PollFlags::IN),
             PollFd::new(&self.cancelled, PollFlags::IN),
         ];
         // A descriptor whose event was already processed would be ready at once, so it is left out.
@@ -147,11 +147,11 @@ impl Watch<'_> {
             Err(errno) => return Err(errno.into()),
         }
         let happened = |fd: &PollFd| !fd.revents().is_empty();
-        let (readable, over) = (happened(&fds[0]), happened(&fds[1]));
+        let (readable, exited) = (happened(&fds[0]), happened(&fds[1]));
         if readable && !self.closed {
             self.read(buffer)?;
         }
-        if over && !self.exited {
+        if exited && !self.exited {
             self.exited = true;
             let drained = Instant::now() + Duration::from_millis(self.limits.drain_ms);
             self.stop_at.get_or_insert(drained);
@@ -172,9 +172,9 @@ impl Watch<'_> {
         Ok(())
     }
 
-    fn end_it(&mut self, why: Why, now: Instant) {
-        self.child.ask();
-        self.why = why;
+    fn end_it(&mut self, end_reason: EndReason, now: Instant) {
+        self.child.terminate();
+        self.end_reason = end_reason;
         self.stop_at = Some(now + Duration::from_millis(self.limits.kill_ms));
     }
 
@@ -200,7 +200,7 @@ impl CommandResult {
             Some(note) => format!("{text}\n[{note}]"),
             None => text.to_string(),
         };
-        if self.why == Why::Cancelled {
+        if self.end_reason == EndReason::Cancelled {
             return Ending::Cancelled { reason: "The command was cancelled and ended.".into(), output: shown.into() };
         }
         let facts = self.facts(limits);
@@ -212,13 +212,13 @@ impl CommandResult {
     /// Lines about how the command ended; empty if it succeeded.
     pub fn facts(&self, limits: &Limits) -> String {
         let mut facts = Vec::new();
-        if self.why == Why::Silent {
+        if self.end_reason == EndReason::Silent {
             facts.push(format!(
                 "The command was ended because it printed nothing for {} seconds.",
                 limits.shell_silence_ms as f64 / 1000.0
             ));
         }
-        if self.why == Why::Late {
+        if self.end_reason == EndReason::Late {
             facts.push(format!(
                 "The command was ended after {} seconds because nobody approved it. Narrow it down, or call it again \
                  with unconfined, which asks for approval.",
@@ -261,7 +261,7 @@ mod tests {
     struct Endless {
         output: io::PipeReader,
         _open: io::PipeWriter,
-        over: OwnedFd,
+        exited: OwnedFd,
     }
 
     impl Child for Endless {
@@ -273,12 +273,12 @@ mod tests {
             self.output.as_fd()
         }
 
-        fn over(&self) -> BorrowedFd<'_> {
-            self.over.as_fd()
+        fn exited(&self) -> BorrowedFd<'_> {
+            self.exited.as_fd()
         }
 
-        fn ask(&self) {
-            rustix::io::write(&self.over, &1u64.to_ne_bytes()).expect("an eventfd takes it");
+        fn terminate(&self) {
+            rustix::io::write(&self.exited, &1u64.to_ne_bytes()).expect("an eventfd takes it");
         }
 
         fn finish(self: Box<Self>) -> io::Result<Finished> {
@@ -289,10 +289,10 @@ mod tests {
     #[test]
     fn a_command_that_nobody_approved_is_ended() {
         let (output, open) = io::pipe().expect("a pipe");
-        let over = eventfd(0, EventfdFlags::CLOEXEC).expect("an eventfd");
+        let exited = eventfd(0, EventfdFlags::CLOEXEC).expect("an eventfd");
         let limits = Limits { confined_ms: 1, drain_ms: 1, ..Limits::default() };
         let longest = Some(Duration::from_millis(limits.confined_ms));
-        let child = Box::new(Endless { output, _open: open, over });
+        let child = Box::new(Endless { output, _open: open, exited });
         let result = follow(child, &Cancel::default(), &limits, longest, &mut |_| {}).expect("it was watched");
         let facts = result.facts(&limits);
         assert!(facts.starts_with("The command was ended after 0.001 seconds because nobody approved it."), "{facts}");
