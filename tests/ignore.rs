@@ -8,7 +8,7 @@ mod random;
 use gemini_a2a::base::cancel::Cancel;
 use gemini_a2a::limits::Limits;
 use gemini_a2a::tool::files::path::Workspace;
-use gemini_a2a::tool::search::ignore::{IgnoreSources, Rules, What};
+use gemini_a2a::tool::search::ignore::{EntryKind, IgnoreSources, Rules};
 use gemini_a2a::tool::search::walk::{Visitor, Walk, WalkedFile};
 use random::Random;
 use std::collections::BTreeSet;
@@ -158,7 +158,7 @@ impl Visitor for ShownFiles {
         self.0.insert(path.into());
     }
 
-    fn hidden(&mut self, _: &[u8], _: What) {}
+    fn hidden(&mut self, _: &[u8], _: EntryKind) {}
 }
 
 /// The files that a walk through the workspace shows.

@@ -61,7 +61,7 @@ use encodings::value::{Finality, Frame};
 use form::enclosed;
 use requests::gemini_endpoints;
 use std::borrow::Cow;
-pub use views::snapshot::Wanted;
+pub use views::snapshot::SnapshotOptions;
 use views::update::{Change, Update};
 use views::{coder, devtool, plain, snapshot};
 
@@ -118,28 +118,28 @@ pub fn turn_notice<'a>(state: &'a State, record: &'a Record) -> Option<(Level, C
 }
 
 /// The task as a whole.
-pub fn snapshot(view: View, state: &State, wanted: Wanted) -> Vec<u8> {
+pub fn snapshot(view: View, state: &State, options: SnapshotOptions) -> Vec<u8> {
     match view {
         View::Standalone(Standalone { snapshot: Some(snapshot), .. }) => snapshot(state),
-        View::A2a(..) | View::Standalone(_) => view.writer().task(&snapshot::task(view, state, wanted)),
+        View::A2a(..) | View::Standalone(_) => view.writer().task(&snapshot::task(view, state, options)),
     }
 }
 
 /// The whole task as a frame of a stream or as the result of a prompt. The protobuf writers put it into a `task` member there.
-pub fn snapshot_frame(view: View, state: &State, wanted: Wanted) -> Vec<u8> {
-    let task = snapshot(view, state, wanted);
+pub fn snapshot_frame(view: View, state: &State, options: SnapshotOptions) -> Vec<u8> {
+    let task = snapshot(view, state, options);
     if view.writer().is_proto() { [br#"{"task":"#, &*task, b"}"].concat() } else { task }
 }
 
 /// The first frame of a stream that answers a prompt, if it begins with the task.
-pub fn opening(form: &Form, view: View, state: &State, wanted: Wanted) -> Vec<u8> {
+pub fn opening(form: &Form, view: View, state: &State, options: SnapshotOptions) -> Vec<u8> {
     match form.prompt_answer {
         PromptAnswer::Task
         | PromptAnswer::Accepted
         | PromptAnswer::CommandResult
         | PromptAnswer::StopReason
         | PromptAnswer::Nothing
-        | PromptAnswer::Options => snapshot_frame(view, state, wanted),
+        | PromptAnswer::Options => snapshot_frame(view, state, options),
         PromptAnswer::CommandReceipt => commands::started(state),
     }
 }
@@ -167,18 +167,18 @@ pub fn result(form: &Form, result: impl Into<Vec<u8>>) -> Response {
 }
 
 /// The answer to a request for the task.
-pub fn task(form: &Form, state: &State, wanted: Wanted) -> Response {
+pub fn task(form: &Form, state: &State, options: SnapshotOptions) -> Response {
     let view = view(form, Some(&state.created));
     match form.dialect.answers {
-        Answers::Gemini => gemini_endpoints::task(view, state, wanted),
-        Answers::A2a => result(form, snapshot(view, state, wanted)),
+        Answers::Gemini => gemini_endpoints::task(view, state, options),
+        Answers::A2a => result(form, snapshot(view, state, options)),
     }
 }
 
 /// The answer to a prompt that asked for no stream.
-pub fn prompt_answer(form: &Form, state: &State, wanted: Wanted, tools: &Tools) -> Response {
+pub fn prompt_answer(form: &Form, state: &State, options: SnapshotOptions, tools: &Tools) -> Response {
     let task = match form.prompt_answer {
-        PromptAnswer::Task => snapshot_frame(view(form, Some(&state.created)), state, wanted),
+        PromptAnswer::Task => snapshot_frame(view(form, Some(&state.created)), state, options),
         PromptAnswer::Accepted => native::accepted(state),
         PromptAnswer::CommandResult => return commands::executed(state),
         PromptAnswer::CommandReceipt => commands::started(state),

@@ -15,7 +15,7 @@ use crate::a2a::requests::object::{Object, count, member, object as object_membe
 use crate::a2a::requests::operation::{self, Ask, Operation};
 use crate::a2a::switches::PushRules;
 use crate::a2a::views::coder;
-use crate::a2a::views::snapshot::{self, Wanted};
+use crate::a2a::views::snapshot::{self, SnapshotOptions};
 use crate::a2a::views::tools::Tools;
 use crate::a2a::{current_status, result, snapshot as whole};
 use crate::base::http::Response;
@@ -289,7 +289,7 @@ pub fn delivery(target: &Target, state: &State, due: &Due, history: usize, tools
     };
     let view = View::A2a(writer, target.profile, Outputs::TEXT);
     if target.protocol == Protocol::V03 {
-        return Some(whole(view, state, Wanted::newest(Some(history))));
+        return Some(whole(view, state, SnapshotOptions::newest(Some(history))));
     }
     let frame = match due {
         Due::Status { status, .. } if status.seq == state.status.seq => {
@@ -316,7 +316,7 @@ fn earlier_status<'a>(profile: Profile, state: &State, status: &'a Status, shown
 
 /// An artifact as a whole: webhooks are not sent its pieces.
 fn artifact<'a>(view: View, state: &'a State, id: &str) -> Option<Frame<'a>> {
-    let task = snapshot::task(view, state, Wanted::newest(Some(0)));
+    let task = snapshot::task(view, state, SnapshotOptions::newest(Some(0)));
     let found = task.artifacts?.into_iter().find(|artifact| artifact.id == id)?;
     Some(Frame::Artifact(ArtifactUpdate { artifact: found, append: false, last: true }))
 }

@@ -152,7 +152,7 @@ fn a_snapshot_whole() {
     let answer =
         |id: &str, text: &str| json!({"artifactId": id, "name": "answer", "parts": [{"kind": "text", "text": text}]});
     assert_eq!(
-        value(&snapshot(the_view(), &long_state(), Wanted::ALL)),
+        value(&snapshot(the_view(), &long_state(), SnapshotOptions::ALL)),
         json!({"kind": "task", "id": "t-1", "contextId": "c-1", "status": {"state": "working", "timestamp": TIME},
             "history": [user("m-1", "write"), agent("t-1-4", "Let me see."), agent("t-1-6", "Done."),
                 user("m-2", "quietly"), user("m-3", "more"), agent("t-1-8", "I am"), user("m-4", "wait")],
@@ -165,7 +165,7 @@ fn a_snapshot_whole() {
 fn history_is_as_long_as_asked_for() {
     let state = long_state();
     let ids = |newest| {
-        let task = value(&snapshot(the_view(), &state, Wanted::newest(newest)));
+        let task = value(&snapshot(the_view(), &state, SnapshotOptions::newest(newest)));
         let history = task.get("history")?.as_array()?.clone();
         Some(history.len()).filter(|_| history.last().is_none_or(|m| m["messageId"] == "m-4"))
     };
@@ -185,7 +185,7 @@ fn a_user_message_comes_back_as_it_was_sent() {
     sent.references = vec!["t-0".into()];
     state.history = vec![Arc::new(Item::Said(Arc::new(sent)))];
     assert_eq!(
-        value(&snapshot(the_view(), &state, Wanted::ALL))["history"][0],
+        value(&snapshot(the_view(), &state, SnapshotOptions::ALL))["history"][0],
         json!({"kind": "message", "role": "user", "messageId": "m-1", "taskId": "t-1", "contextId": "c-1",
             "parts": [{"kind": "text", "text": "hi"}], "metadata": {"coderAgent": {"workspacePath": "/w"}},
             "extensions": ["urn:x"], "referenceTaskIds": ["t-0"]})
@@ -197,7 +197,7 @@ fn a_snapshot_has_the_message_of_its_status() {
     let mut state = sample::state();
     state.status.state = TaskState::Canceled;
     state.status.text = Some("Task canceled by user request.".into());
-    let task = value(&snapshot(the_view(), &state, Wanted::ALL));
+    let task = value(&snapshot(the_view(), &state, SnapshotOptions::ALL));
     let part = json!({"kind": "text", "text": "Task canceled by user request."});
     assert_eq!(
         task["status"],

@@ -144,7 +144,7 @@ impl Checker<'_> {
         };
         let shown = log.back_to(request.known).find(|seq| {
             let state = log.state(*seq).expect("counted down from the last");
-            suits(state) && a2a::snapshot(view, state, a2a::Wanted::newest(history)) == result
+            suits(state) && a2a::snapshot(view, state, a2a::SnapshotOptions::newest(history)) == result
         });
         assert!(
             shown.is_some(),
@@ -299,7 +299,7 @@ impl StreamCheck {
             _ => None,
         };
         let state = log.state(seq).expect("it is on disk");
-        if a2a::snapshot(view, state, a2a::Wanted::newest(history)) != body {
+        if a2a::snapshot(view, state, a2a::SnapshotOptions::newest(history)) != body {
             return false;
         }
         self.snapshot = Some(seq);

@@ -10,7 +10,7 @@ use crate::a2a::requests::route::Incoming;
 use crate::a2a::requests::{filter, message, operation, prompt, settings, version};
 use crate::a2a::switches::Switches;
 use crate::a2a::views::update::shown_outcome;
-use crate::a2a::{Form, Wanted, respond, snapshot, words};
+use crate::a2a::{Form, SnapshotOptions, respond, snapshot, words};
 use crate::base::clock::rfc3339;
 use crate::base::http::{Request, Response};
 use crate::base::id::TaskId;
@@ -133,9 +133,9 @@ pub fn session_id(form: &Form, task: &TaskId) -> Response {
 
 /// The answer to `GET /tasks/{id}` without a version: the task of A2A 0.3, with the additional members `state` and `timestamp` that
 /// [`briefs`](crate::a2a::briefs) have.
-pub fn task(view: View, state: &State, wanted: Wanted) -> Response {
+pub fn task(view: View, state: &State, options: SnapshotOptions) -> Response {
     let word = words::execute_state(shown_outcome(state));
-    let mut out = snapshot(view, state, wanted);
+    let mut out = snapshot(view, state, options);
     let more = object(|o| _ = o.member("state", word).member("timestamp", &rfc3339(state.status.at)));
     out.pop();
     out.push(b',');
@@ -326,8 +326,8 @@ mod tests {
         let state = sample::state();
         let form = Form::of(Dialect::GEMINI);
         let view = crate::a2a::view(&form, Some(&state.created));
-        let told = value(&task(view, &state, Wanted::newest(None)));
-        let mut whole: Value = serde_json::from_slice(&snapshot(view, &state, Wanted::newest(None))).unwrap();
+        let told = value(&task(view, &state, SnapshotOptions::newest(None)));
+        let mut whole: Value = serde_json::from_slice(&snapshot(view, &state, SnapshotOptions::newest(None))).unwrap();
         whole["state"] = json!("running");
         whole["timestamp"] = whole["status"]["timestamp"].clone();
         assert_eq!(told, whole);

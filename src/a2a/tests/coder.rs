@@ -57,7 +57,7 @@ fn trouble_is_a_status_update_with_a_text() {
 fn the_status_says_that_the_task_waits_for_the_model() {
     let mut state = sample::state();
     state.phase = crate::task::machine::state::Phase::Backoff { job: Seq(9), delay_ms: 1_001, reason: "r".into() };
-    let task = value(&snapshot(the_view(), &state, Wanted::ALL));
+    let task = value(&snapshot(the_view(), &state, SnapshotOptions::ALL));
     assert_eq!(task["status"]["message"]["parts"][0]["text"], "The model is asked again in 2 s: r");
 }
 

@@ -301,7 +301,7 @@ mod tests {
         assert_eq!(frames(&state, Event::Paused), Some((open.clone(), Some(closing.clone()))));
         let status = a2a::current_status(VIEW, &state, &sample::tools()).unwrap();
         assert_eq!(value(&status), closing);
-        let task = value(&a2a::snapshot(VIEW, &state, a2a::Wanted::ALL));
+        let task = value(&a2a::snapshot(VIEW, &state, a2a::SnapshotOptions::ALL));
         assert_eq!(task["status"], open["status"]);
 
         state.status.text = Some("Restarted.".into());
@@ -336,7 +336,7 @@ mod tests {
             let mut closing = open.clone();
             closing["final"] = json!(true);
             assert_eq!(frames(&state, event), Some((open.clone(), Some(closing))));
-            let task = value(&a2a::snapshot(VIEW, &state, a2a::Wanted::ALL));
+            let task = value(&a2a::snapshot(VIEW, &state, a2a::SnapshotOptions::ALL));
             assert_eq!(task["status"], open["status"]);
         }
         let mut failed = sample::state();

@@ -4,7 +4,7 @@
 use crate::a2a::dialect::Lists;
 use crate::a2a::form::{Form, view, view_of};
 use crate::a2a::words::{self, Idle};
-use crate::a2a::{Wanted, result, snapshot};
+use crate::a2a::{SnapshotOptions, result, snapshot};
 use crate::base::clock::rfc3339;
 use crate::base::crc::crc32;
 use crate::base::http::Response;
@@ -55,7 +55,7 @@ pub fn briefs<'a>(form: &Form, tasks: impl IntoIterator<Item = (&'a TaskId, &'a 
 }
 
 /// A page of whole tasks. In a dialect with pages, a page that gets too long ends early, and the next one continues after it.
-pub fn list(form: &Form, page: &Page<'_>, wanted: Wanted, asked: &List) -> Response {
+pub fn list(form: &Form, page: &Page<'_>, options: SnapshotOptions, asked: &List) -> Response {
     let (start, most): (&[u8], usize) = match form.dialect.lists {
         Lists::Array => (b"[", usize::MAX),
         Lists::Pages => (br#"{"tasks":["#, LIST_BYTES),
@@ -69,7 +69,7 @@ pub fn list(form: &Form, page: &Page<'_>, wanted: Wanted, asked: &List) -> Respo
         if last.is_some() {
             out.push(b',');
         }
-        out.extend(snapshot(view(form, Some(&state.created)), state, wanted));
+        out.extend(snapshot(view(form, Some(&state.created)), state, options));
         last = Some(*state);
     }
     out.push(b']');
@@ -139,8 +139,8 @@ mod tests {
         let asked = List { artifacts: true, ..List::default() };
         let shown = |dialect, from: usize| {
             let page = Page { tasks: states[from..].iter().collect(), next: None, size: 50, total: 4 };
-            let wanted = Wanted::listed(0, true);
-            let response = list(&Form::of(dialect), &page, wanted, &asked);
+            let options = SnapshotOptions::listed(0, true);
+            let response = list(&Form::of(dialect), &page, options, &asked);
             serde_json::from_slice::<Value>(&response.body).expect("JSON")
         };
         let ids = |tasks: &Value| -> Vec<String> {

@@ -176,7 +176,7 @@ mod tests {
     use super::*;
     use crate::a2a::dialect::{View, Writer};
     use crate::a2a::sample::{self, answers, approved_command, begins, fold, says, succeeds};
-    use crate::a2a::{self, Wanted};
+    use crate::a2a::{self, SnapshotOptions};
     use crate::task::log::answer::{Answer, Finish};
     use crate::task::log::event::{Created, End, Event, Final, Lifecycle, Tries};
     use crate::task::spec::{Inquiry, InquiryKind};
@@ -288,7 +288,7 @@ mod tests {
         for (view, expected) in [(VIEW, &words), (DATA, &data)] {
             assert_eq!(&shown(view, approved_command())[2], expected);
             // The snapshot of the task has the question too.
-            let task = value(&a2a::snapshot(view, paused, Wanted::ALL));
+            let task = value(&a2a::snapshot(view, paused, SnapshotOptions::ALL));
             assert_eq!(task["status"], expected["status"]);
         }
     }
@@ -514,7 +514,7 @@ mod tests {
                 if retracted {
                     continue;
                 }
-                let task = value(&a2a::snapshot(view, state, Wanted::ALL));
+                let task = value(&a2a::snapshot(view, state, SnapshotOptions::ALL));
                 let artifacts = task["artifacts"].as_array().unwrap();
                 let snapshot: BTreeMap<String, String> = artifacts
                     .iter()

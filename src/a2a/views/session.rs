@@ -133,7 +133,7 @@ fn state_change(o: &mut Object<'_>, state: &State) {
 mod tests {
     use super::*;
     use crate::a2a::dialect::View;
-    use crate::a2a::{self, Wanted, sample};
+    use crate::a2a::{self, SnapshotOptions, sample};
     use crate::task::log::event::{End, Event, Final, Tries};
     use crate::task::log::record::Record;
     use crate::task::machine::state::{Queued, Stage};
@@ -266,7 +266,7 @@ mod tests {
     #[test]
     fn a_new_subscriber_gets_the_open_calls() {
         let folded = sample::fold(sample::approved_command());
-        let greeting = |n: usize| value(&a2a::snapshot(View::Standalone(VIEW), &folded[n].1, Wanted::ALL));
+        let greeting = |n: usize| value(&a2a::snapshot(View::Standalone(VIEW), &folded[n].1, SnapshotOptions::ALL));
         let mut question = asking();
         question.as_object_mut().unwrap().remove("kind");
         let mut expected = json!({"kind": "STATE_CHANGE", "taskId": "t-1", "seq": 8, "state": "input-required",

@@ -10,9 +10,9 @@ use crate::task::machine::state::{Item, State, TaskState};
 use crate::task::message::{Artifact, Message, Part, Role};
 use std::borrow::Cow;
 
-/// How much of a task a request asks for.
+/// The parts of a task that a snapshot has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct SnapshotOptions {
     /// The number of the newest messages, and with them the answers of their turns. None: all messages; 0: no history.
     pub history: Option<usize>,
     pub artifacts: Artifacts,
@@ -29,25 +29,25 @@ pub enum Artifacts {
     Omitted,
 }
 
-impl Wanted {
-    pub const ALL: Wanted = Wanted::newest(None);
+impl SnapshotOptions {
+    pub const ALL: SnapshotOptions = SnapshotOptions::newest(None);
 
-    /// The parts of a task that a list shows.
-    pub fn listed(history: usize, artifacts: bool) -> Wanted {
-        Wanted {
+    /// The options for a task of a list.
+    pub fn listed(history: usize, artifacts: bool) -> SnapshotOptions {
+        SnapshotOptions {
             history: Some(history),
             artifacts: if artifacts { Artifacts::Listed } else { Artifacts::Omitted },
             persisted: false,
         }
     }
 
-    pub const fn newest(history: Option<usize>) -> Wanted {
-        Wanted { history, artifacts: Artifacts::Shown, persisted: false }
+    pub const fn newest(history: Option<usize>) -> SnapshotOptions {
+        SnapshotOptions { history, artifacts: Artifacts::Shown, persisted: false }
     }
 }
 
-pub fn task(view: View, state: &State, wanted: Wanted) -> Task<'_> {
-    let Wanted { history, artifacts: shown, persisted } = wanted;
+pub fn task(view: View, state: &State, options: SnapshotOptions) -> Task<'_> {
+    let SnapshotOptions { history, artifacts: shown, persisted } = options;
     let (messages, oldest) = messages(state, history);
     // While an accepted prompt waits for its turn, the task is shown as working. A stream that begins with the task would otherwise begin
     // with the end of the turn before, and clients would stop there.
@@ -175,7 +175,7 @@ pub fn answer(turn: usize, number: usize, text: String) -> Artifact {
 #[cfg(test)]
 mod tests {
     use crate::a2a::snapshot;
-    use crate::a2a::{View, Wanted, named_views, sample};
+    use crate::a2a::{SnapshotOptions, View, named_views, sample};
     use crate::task::log::event::{End, Event};
     use crate::task::machine::state::State;
     use serde_json::Value;
@@ -195,7 +195,7 @@ mod tests {
     }
 
     fn shown(view: View, state: &State, history: Option<usize>) -> Value {
-        serde_json::from_slice(&snapshot(view, state, Wanted::newest(history))).expect("JSON")
+        serde_json::from_slice(&snapshot(view, state, SnapshotOptions::newest(history))).expect("JSON")
     }
 
     /// How many messages, and the ids of the artifacts.
@@ -209,7 +209,7 @@ mod tests {
     fn a_short_history_has_only_the_answers_of_its_turns() {
         let state = conversation(&[]);
         for (name, view) in named_views().filter(|(_, view)| matches!(view, View::A2a(..))) {
-            let size = |history| snapshot(view, &state, Wanted::newest(history)).len();
+            let size = |history| snapshot(view, &state, SnapshotOptions::newest(history)).len();
             assert!(size(None) > 600_000, "{name}: history and artifacts hold all of it");
             for few in [0, 1, 2] {
                 assert!(size(Some(few)) < 30_000, "{name}: {few} messages take {} bytes", size(Some(few)));

@@ -1,6 +1,6 @@
 //! How calls are answered: at once, once the log is written up to what the answer shows, or as a stream.
 
-use crate::a2a::{self, Ends, Form, Wanted};
+use crate::a2a::{self, Ends, Form, SnapshotOptions};
 use crate::base::Shared;
 use crate::base::clock::Now;
 use crate::base::http::Response;
@@ -75,7 +75,7 @@ impl Core {
         let key = self.reply_after(caller, task, Reply::Encoding)?;
         let state = self.tasks[task].state.clone();
         self.encode(key, &state, Extent::of(history), move |form, _, state| {
-            Computed::Answer(a2a::task(form, state, Wanted::newest(history)))
+            Computed::Answer(a2a::task(form, state, SnapshotOptions::newest(history)))
         });
         Some(key)
     }
@@ -97,7 +97,7 @@ impl Core {
     pub(in crate::core) fn encode_prompted(&mut self, key: Key, state: &Arc<State>, history: Option<usize>) {
         let tools = self.tools.shown.clone();
         self.encode(key, state, Extent::of(history), move |form, _, state| {
-            Computed::Answer(a2a::prompt_answer(form, state, Wanted::newest(history), &tools))
+            Computed::Answer(a2a::prompt_answer(form, state, SnapshotOptions::newest(history), &tools))
         });
     }
 
@@ -108,7 +108,7 @@ impl Core {
         };
         let state = loaded.state.clone();
         self.encode(key, &state, Extent::Whole, |_, view, state| {
-            Computed::Frame(a2a::snapshot_frame(view, state, Wanted::ALL).into())
+            Computed::Frame(a2a::snapshot_frame(view, state, SnapshotOptions::ALL).into())
         });
     }
 

@@ -1,7 +1,7 @@
 //! Messages: a prompt, answers to questions, or both. A message goes to a task, which may be created for it. The client gets a
 //! stream of the turn, waits for its end, or gets an answer at once.
 
-use crate::a2a::{self, Begins, Binding, Ends, Wanted};
+use crate::a2a::{self, Begins, Binding, Ends, SnapshotOptions};
 use crate::base::clock::Now;
 use crate::base::id::{Seq, TaskId};
 use crate::base::slots::Key;
@@ -227,10 +227,10 @@ impl Core {
         if whole {
             sub.cursor = state.seq;
             let persisted = self.settings.switches.emit_persisted_state;
-            let wanted = Wanted { persisted, ..Wanted::newest(say.history) };
+            let options = SnapshotOptions { persisted, ..SnapshotOptions::newest(say.history) };
             let state = state.clone();
             self.encode(reader, &state, Extent::of(say.history), move |form, view, state| {
-                Computed::Frame(a2a::opening(form, view, state, wanted).into())
+                Computed::Frame(a2a::opening(form, view, state, options).into())
             });
         }
     }

@@ -1,7 +1,7 @@
 //! Lists of tasks. The tasks of a page are chosen by the summaries of all tasks; only these are loaded. A list shows only what is on disk, so
 //! it is made when everything of this turn of the loop has been appended. A task with events that are not on disk is left out.
 
-use crate::a2a::{self, Answers, Page, Wanted};
+use crate::a2a::{self, Answers, Page, SnapshotOptions};
 use crate::base::clock::Now;
 use crate::base::id::TaskId;
 use crate::core::Core;
@@ -61,7 +61,7 @@ impl Core {
                 let extent = if list.artifacts { Extent::Whole } else { Extent::Part };
                 let encode = move |form: &a2a::Form| {
                     let page = Page { tasks: states.iter().map(Arc::as_ref).collect(), next, size, total };
-                    a2a::list(form, &page, Wanted::listed(list.history, list.artifacts), &list)
+                    a2a::list(form, &page, SnapshotOptions::listed(list.history, list.artifacts), &list)
                 };
                 self.answer_encoded(conn, request.caller.form, (bytes, extent), encode, now);
             }

@@ -1,7 +1,7 @@
 //! The projection of a task: objects beside its log that other programs read. They are `metadata.json`, `history.json`, `state.json` and
 //! `artifacts/`, in the layout of the reference server's store. This program only writes them. Pure.
 
-use crate::a2a::{self, OtherTools, Tools, View, Wanted, named_views};
+use crate::a2a::{self, OtherTools, SnapshotOptions, Tools, View, named_views};
 use crate::base::clock::rfc3339;
 use crate::base::{json, percent};
 use crate::limits::store::{ARTIFACT_NAME_BYTES, PROJECTED_HISTORY_BYTES};
@@ -69,7 +69,7 @@ fn view() -> View {
 
 /// The newest messages as an array of at most `most` bytes, in order. Messages are not truncated, and only the oldest are left out.
 fn history(state: &State, most: usize) -> Vec<u8> {
-    let snapshot = a2a::snapshot(view(), state, Wanted::listed(usize::MAX, false));
+    let snapshot = a2a::snapshot(view(), state, SnapshotOptions::listed(usize::MAX, false));
     let messages = parsed(&snapshot).history;
     // A comma or the closing bracket follows every message. The opening bracket is one more byte.
     let mut bytes = 1;
@@ -86,7 +86,7 @@ fn artifacts(state: &State) -> Vec<Projected> {
     if state.artifacts.is_empty() {
         return Vec::new();
     }
-    let snapshot = a2a::snapshot(view(), state, Wanted::newest(Some(0)));
+    let snapshot = a2a::snapshot(view(), state, SnapshotOptions::newest(Some(0)));
     let shown = parsed(&snapshot).artifacts;
     let answers = shown.len().saturating_sub(state.artifacts.len());
     let produced = state.artifacts.iter().zip(&shown[answers..]);

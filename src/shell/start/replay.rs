@@ -1,7 +1,7 @@
 //! `gemini-a2a replay`: shows a journal as clients of a dialect see it. One line per frame, with the number of its event before it,
 //! so that the output can be searched and compared. Nothing is written or locked: a server may be using the journal.
 
-use crate::a2a::{self, Body, Tools, View, Wanted};
+use crate::a2a::{self, Body, SnapshotOptions, Tools, View};
 use crate::args::{Replay, Shown};
 use crate::base::id::Seq;
 use crate::base::json;
@@ -76,7 +76,7 @@ pub fn snapshot(log: Log<'_>, view: View, at: Seq, out: &mut impl Write) -> io::
         }
         let mut state = state.clone();
         state.load_messages(log.blobs).map_err(|e| unusable(format!("it names a file that cannot be read: {e}")))?;
-        line(out, at, &a2a::snapshot(view, &state, Wanted::ALL))?;
+        line(out, at, &a2a::snapshot(view, &state, SnapshotOptions::ALL))?;
         Ok(ControlFlow::Break(()))
     })?;
     reached(last, at)

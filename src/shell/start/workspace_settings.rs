@@ -18,7 +18,7 @@ use crate::limits::Limits;
 use crate::model::memory::File as MemoryFile;
 use crate::shell::event_loop::sys;
 use crate::task::spec::ErrorKind;
-use crate::tool::files::path::{Found, Workspace};
+use crate::tool::files::path::{PathTarget, Workspace};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
@@ -270,8 +270,8 @@ pub fn read_found(tree: &Workspace, name: &str, most: u64) -> Result<Option<Foun
         Err(error) => return Err(format!("{shown} cannot be read: {}", error.message)),
     };
     let entry = match &spot.found {
-        Found::File(entry) => entry,
-        Found::Directory(_) | Found::Nothing(_) => return Ok(None),
+        PathTarget::File(entry) => entry,
+        PathTarget::Directory(_) | PathTarget::Nothing(_) => return Ok(None),
     };
     let read = entry.open().and_then(|file| {
         let meta = file.metadata()?;

@@ -48,7 +48,7 @@ use crate::tool::commands::background::Background;
 use crate::tool::files::attachments;
 use crate::tool::files::changes::FileChanges;
 use crate::tool::files::kept_output::KeptOutputs;
-use crate::tool::files::path::Found;
+use crate::tool::files::path::PathTarget;
 use crate::tool::invoke_agent::Agents;
 use crate::tool::mcp_call::{McpScope, McpServers};
 use crate::tool::people::Nobody;
@@ -403,7 +403,7 @@ impl WorkerContext {
             return;
         };
         let mut dir = PathBuf::from(resolved.real());
-        if !matches!(resolved.found, Found::Directory(_)) {
+        if !matches!(resolved.found, PathTarget::Directory(_)) {
             dir.pop();
         }
         let memory = self.prompt_context.memory_of_visited(ctx.task, parent, workspace, &dir);

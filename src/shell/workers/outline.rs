@@ -7,7 +7,7 @@
 use crate::limits::Limits;
 use crate::tool::files::open;
 use crate::tool::files::path::Workspace;
-use crate::tool::search::ignore::{IgnoreSources, Rules, What};
+use crate::tool::search::ignore::{EntryKind, IgnoreSources, Rules};
 use crate::tool::search::listing::readable;
 use rustix::fs::{CWD, Dir, FileType};
 use std::collections::VecDeque;
@@ -44,8 +44,8 @@ pub fn draw(workspace: &Path, wanted: IgnoreSources, limits: &Limits) -> String 
         for (name, kind) in names {
             let path = join(&pending.path, &name);
             let what = match kind {
-                FileType::Directory => What::Directory,
-                _ => What::File,
+                FileType::Directory => EntryKind::Directory,
+                _ => EntryKind::File,
             };
             if rules.hide(&path, what) {
                 continue;
@@ -56,10 +56,10 @@ pub fn draw(workspace: &Path, wanted: IgnoreSources, limits: &Limits) -> String 
             }
             shown += 1;
             let entry = entries.len();
-            let slash = if what == What::Directory { "/" } else { "" };
+            let slash = if what == EntryKind::Directory { "/" } else { "" };
             entries.push(Entry { name: readable(&name) + slash, ..Entry::default() });
             entries[parent].below.push(entry);
-            if what == What::Directory {
+            if what == EntryKind::Directory {
                 queue.push_back(PendingDir { entry, above: dir.clone(), name, path, rules: rules.clone() });
             }
         }

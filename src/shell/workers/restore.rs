@@ -15,7 +15,7 @@ use crate::task::restore::report::{self, Condition, Outcome, SkippedFile};
 use crate::task::restore::{CurrentFile, Point, RestoreVerdict, Timeline};
 use crate::task::spec::Kind;
 use crate::tool::files::path::Workspace;
-use crate::tool::files::restore::{Copied, RestoreFailure, Restorer};
+use crate::tool::files::restore::{PreparedFile, RestoreFailure, Restorer};
 use crate::tool::files::text::without_middle;
 use serde_json::json;
 use std::cell::Cell;
@@ -238,7 +238,7 @@ impl Work<'_> {
         let mut restored = Restored {
             to: *to,
             call: call.clone(),
-            files: copied.iter().map(Copied::file).collect(),
+            files: copied.iter().map(PreparedFile::file).collect(),
             conversation: *conversation,
             items: *items,
             by: self.by.clone(),
@@ -246,7 +246,7 @@ impl Work<'_> {
         let not_undone = self.timeline.not_undone(*to);
         if !request.dry_run {
             let foreign: Vec<RestoredFile> =
-                copied.iter().filter(|copied| copied.is_foreign()).map(Copied::file).collect();
+                copied.iter().filter(|copied| copied.is_foreign()).map(PreparedFile::file).collect();
             if let Err(why) = name_copies(&foreign) {
                 return report::refused(format!("Nothing was changed: {why}. Try again later."));
             }

@@ -1,6 +1,6 @@
 //! The output of a command as text: without terminal sequences, in pieces that never split a character, and within the limits.
 //!
-//! The newest bytes are kept unchanged. Live text is made as bytes arrive, the final text from the bytes that were kept.
+//! The newest bytes are kept unchanged. LiveText text is made as bytes arrive, the final text from the bytes that were kept.
 
 use crate::limits::Limits;
 use std::collections::VecDeque;
@@ -15,11 +15,11 @@ pub struct Output {
     /// The bytes of the whole output.
     total: u64,
     binary: bool,
-    live: Live,
+    live: LiveText,
 }
 
 /// The output that is shown while the command runs.
-struct Live {
+struct LiveText {
     cleaner: Cleaner,
     /// Text that has not been shown yet.
     pending: String,
@@ -36,7 +36,7 @@ impl Output {
             capacity: limits.output_bytes,
             total: 0,
             binary: false,
-            live: Live {
+            live: LiveText {
                 cleaner: Cleaner::default(),
                 pending: String::new(),
                 remaining: limits.live_bytes,
@@ -72,7 +72,7 @@ impl Output {
     /// Marks the end of the output: an incomplete character before it is invalid.
     pub fn end(&mut self) {
         if !self.live.stopped {
-            let Live { cleaner, pending, .. } = &mut self.live;
+            let LiveText { cleaner, pending, .. } = &mut self.live;
             cleaner.end(pending);
         }
     }
@@ -99,7 +99,7 @@ impl Output {
     }
 }
 
-impl Live {
+impl LiveText {
     fn push(&mut self, bytes: &[u8]) {
         if self.stopped {
             return;

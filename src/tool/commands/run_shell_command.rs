@@ -16,7 +16,7 @@ use crate::task::command_line::{programs, visible, warnings};
 use crate::task::machine::job::{Run, RunEnd};
 use crate::task::spec::{CallError, Confinement, Ending, ErrorKind, Kind, Plan, Question, ToolSpec};
 use crate::tool::commands::watch::{follow, for_model};
-use crate::tool::files::path::{Found, ResolvedPath};
+use crate::tool::files::path::{PathTarget, ResolvedPath};
 use crate::tool::{
     Child, Ctx, Launch, ReadOnly, Tool, flag_arg, invalid, number_arg, object, optional_text_arg, text_arg,
 };
@@ -188,8 +188,8 @@ fn command(args: &Value) -> Result<&str, CallError> {
 fn directory(args: &Value, ctx: &Ctx) -> Result<ResolvedPath, CallError> {
     let resolved = ctx.workspace.find(optional_text_arg(args, "dir_path").unwrap_or("."))?;
     match resolved.found {
-        Found::Directory(_) => Ok(resolved),
-        Found::File(_) | Found::Nothing(_) => {
+        PathTarget::Directory(_) => Ok(resolved),
+        PathTarget::File(_) | PathTarget::Nothing(_) => {
             Err(invalid(format!("dir_path must be an existing directory, and {} is not", resolved.relative())))
         }
     }
@@ -216,7 +216,7 @@ fn start(run: &Run, ctx: &Ctx) -> Result<Box<dyn Child>, CallError> {
             Some(writable.iter().map(ready).collect::<Result<Vec<_>, _>>()?)
         }
     };
-    let Found::Directory(dir) = dir.found else {
+    let PathTarget::Directory(dir) = dir.found else {
         unreachable!("only directories are let through");
     };
     let launch = |shell: &str| {

@@ -10,7 +10,7 @@ use crate::mcp::resources::mention;
 use crate::task::log::media::Media;
 use crate::task::machine::job::Attachments;
 use crate::tool::Ctx;
-use crate::tool::files::path::Found;
+use crate::tool::files::path::PathTarget;
 use crate::tool::files::read_file::{self, Reading};
 use crate::tool::files::text::{untrusted, without_middle};
 use crate::tool::search::ignore::Rules;
@@ -142,13 +142,13 @@ impl Named {
                 continue;
             };
             let pattern = match &resolved.found {
-                Found::File(_) => {
+                PathTarget::File(_) => {
                     named.files.push(resolved.below);
                     continue;
                 }
-                Found::Nothing(_) => continue,
-                Found::Directory(_) if resolved.below.as_os_str().is_empty() => "**".to_string(),
-                Found::Directory(_) => format!("{}/**", escaped(&resolved.relative())),
+                PathTarget::Nothing(_) => continue,
+                PathTarget::Directory(_) if resolved.below.as_os_str().is_empty() => "**".to_string(),
+                PathTarget::Directory(_) => format!("{}/**", escaped(&resolved.relative())),
             };
             // A path that is too long for a pattern is left out like one that does not exist.
             named.directories.extend(Glob::new(&pattern, Case::Folded));

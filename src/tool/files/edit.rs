@@ -9,7 +9,7 @@ use crate::task::log::blob::sha256;
 use crate::task::machine::job::{Run, RunEnd};
 use crate::task::spec::{Base, CallError, Display, Ending, ErrorKind, Plan, Question};
 use crate::tool::files::diff::Comparison;
-use crate::tool::files::path::{Found, ResolvedPath};
+use crate::tool::files::path::{PathTarget, ResolvedPath};
 use crate::tool::files::put;
 use crate::tool::files::read_file::{contents, is_directory};
 use crate::tool::files::text::{Encoding, without_middle};
@@ -83,9 +83,9 @@ impl Proposal {
         let relative = resolved.below.to_string_lossy().into_owned();
         let stored = ctx.changes.store(current.bytes.as_deref(), &bytes, ctx.limits);
         let written = match resolved.found {
-            Found::File(entry) => put::replace(&entry, current.hash().as_deref(), &bytes, None, ctx.limits),
-            Found::Nothing(missing) => put::create(missing, &bytes, None),
-            Found::Directory(_) => unreachable!("a directory has no current text"),
+            PathTarget::File(entry) => put::replace(&entry, current.hash().as_deref(), &bytes, None, ctx.limits),
+            PathTarget::Nothing(missing) => put::create(missing, &bytes, None),
+            PathTarget::Directory(_) => unreachable!("a directory has no current text"),
         };
         match written {
             Ok(Some(made)) => {
@@ -149,10 +149,10 @@ pub(in crate::tool) struct Current {
 impl Current {
     pub fn of(resolved: &ResolvedPath, ctx: &Ctx) -> Result<Current, CallError> {
         let bytes = match (&resolved.found, ctx.changes.proposed(&resolved.real())) {
-            (Found::Directory(_), _) => return Err(is_directory(resolved)),
-            (Found::File(_) | Found::Nothing(_), Some(proposed)) => Some(proposed),
-            (Found::File(entry), None) => Some(contents(entry, &resolved.relative(), ctx.limits.file_bytes)?),
-            (Found::Nothing(_), None) => None,
+            (PathTarget::Directory(_), _) => return Err(is_directory(resolved)),
+            (PathTarget::File(_) | PathTarget::Nothing(_), Some(proposed)) => Some(proposed),
+            (PathTarget::File(entry), None) => Some(contents(entry, &resolved.relative(), ctx.limits.file_bytes)?),
+            (PathTarget::Nothing(_), None) => None,
         };
         let encoding = bytes.as_deref().map_or(Encoding::Utf8, Encoding::of);
         Ok(Current { bytes, encoding })
@@ -255,7 +255,7 @@ mod tests {
             with_ctx(&scratch, &Limits::default(), |ctx| {
                 let resolved = ctx.workspace.find_writable("a").expect("a place to write");
                 let current = Current::of(&resolved, ctx).expect("a text");
-                let Found::File(entry) = &resolved.found else { panic!("a file") };
+                let PathTarget::File(entry) = &resolved.found else { panic!("a file") };
                 change(&scratch);
                 let written = put::replace(entry, current.hash().as_deref(), b"new\n", None, ctx.limits)
                     .expect("a directory that can be written");

@@ -4,7 +4,7 @@ use crate::task::machine::job::{Run, RunEnd};
 use crate::task::spec::{CallError, Ending, ErrorKind, Kind, Plan, ToolSpec};
 use crate::tool::files::open;
 use crate::tool::files::path::ResolvedPath;
-use crate::tool::search::ignore::{IgnoreSources, Rules, What};
+use crate::tool::search::ignore::{EntryKind, IgnoreSources, Rules};
 use crate::tool::search::listing::{Listed, Listing, readable};
 use crate::tool::search::wildcard::{Case, Glob};
 use crate::tool::{Ctx, Tool, invalid, list_arg, object, text_arg};
@@ -80,8 +80,8 @@ fn list(args: &Value, ctx: &Ctx) -> Result<(String, String), CallError> {
         let name = entry.name.to_bytes();
         let path = below.join(OsStr::from_bytes(name));
         let what = match entry.kind {
-            FileType::Directory => What::Directory,
-            _ => What::File,
+            FileType::Directory => EntryKind::Directory,
+            _ => EntryKind::File,
         };
         if rules.as_ref().is_none_or(|rules| rules.hide(path.as_os_str().as_bytes(), what)) {
             lines.ignored += 1;

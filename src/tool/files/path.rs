@@ -15,7 +15,7 @@ use crate::task::spec::{CallError, ErrorKind};
 use crate::tool::files::open::{self, DIRECTORY_PATH, check_regular, regular_file};
 use crate::tool::search::ignore::IgnoreSources;
 use crate::tool::{Ctx, invalid};
-use resolve::{ResolveError, walk};
+use resolve::{ResolveError, resolve_path};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::OsString;
@@ -60,11 +60,11 @@ pub struct ResolvedPath {
     pub(in crate::tool) named: PathBuf,
     /// The real path as the model can use it: relative to the workspace, or absolute in other directories.
     shown: PathBuf,
-    pub found: Found,
+    pub found: PathTarget,
 }
 
 /// What exists at a path.
-pub enum Found {
+pub enum PathTarget {
     Directory(OwnedFd),
     /// A file of any kind that is neither directory nor link.
     File(Entry),
@@ -159,14 +159,14 @@ impl Workspace {
 
     /// Resolves a path that a listing returned. It may contain any characters.
     pub(in crate::tool) fn find_listed(&self, path: &Path) -> Option<ResolvedPath> {
-        walk(self, path).ok()
+        resolve_path(self, path).ok()
     }
 
     /// Resolves a path as a program would, without the forms that only prompts have. None if it cannot exist because a part of it is
     /// a file. If it is outside of the workspace or cannot be resolved, the error is a clause that follows the path.
     pub(in crate::tool) fn resolve(&self, path: &Path) -> Result<Option<ResolvedPath>, String> {
         let inside = self.inside(path).ok_or_else(|| "is outside of the workspace".to_owned())?;
-        match walk(self, &inside) {
+        match resolve_path(self, &inside) {
             Ok(resolved) => Ok(Some(resolved)),
             Err(ResolveError::NotDirectory) => Ok(None),
             Err(ResolveError::Outside) => Err("leads out of the workspace".into()),
@@ -178,7 +178,7 @@ impl Workspace {
     /// Resolves a path argument for reading.
     pub fn find(&self, text: &str) -> Result<ResolvedPath, CallError> {
         let path = self.named(text)?;
-        let resolved = walk(self, &path).map_err(|error| self.explain(text, error))?;
+        let resolved = resolve_path(self, &path).map_err(|error| self.explain(text, error))?;
         match &self.extent {
             Extent::File { below, .. } if resolved.below != *below => Err(self.explain(text, ResolveError::Outside)),
             Extent::Workspace | Extent::Further | Extent::ReadOnly | Extent::File { .. } => Ok(resolved),
@@ -209,7 +209,7 @@ impl Workspace {
         }
         // Prompts name files as `@src/x`, and shells the home directory as `~`. Files with such names have priority.
         let first = text.split('/').next().unwrap_or(text);
-        let is_literal = || !matches!(walk(self, Path::new(first)), Ok(resolved) if resolved.is_missing());
+        let is_literal = || !matches!(resolve_path(self, Path::new(first)), Ok(resolved) if resolved.is_missing());
         match text.strip_prefix('@') {
             Some(bare) if !bare.is_empty() && !is_literal() => return self.named(bare),
             None if first == "~" && !is_literal() => return Err(self.explain(text, ResolveError::Outside)),
@@ -264,9 +264,9 @@ impl ResolvedPath {
     pub(in crate::tool) fn directory(&self, advice: &str, ctx: &Ctx) -> Result<BorrowedFd<'_>, CallError> {
         let path = self.relative();
         match &self.found {
-            Found::Directory(dir) => Ok(dir.as_fd()),
-            Found::File(_) => Err(ErrorKind::PathIsNotADirectory.error(format!("{path} is a file. {advice}"))),
-            Found::Nothing(_) => Err(self.missing("directory", ctx)),
+            PathTarget::Directory(dir) => Ok(dir.as_fd()),
+            PathTarget::File(_) => Err(ErrorKind::PathIsNotADirectory.error(format!("{path} is a file. {advice}"))),
+            PathTarget::Nothing(_) => Err(self.missing("directory", ctx)),
         }
     }
 
@@ -292,7 +292,7 @@ impl ResolvedPath {
 
     /// Up to `most` names of the entries, if this is a directory.
     pub(in crate::tool) fn names(&self, most: usize) -> io::Result<Vec<OsString>> {
-        let Found::Directory(dir) = &self.found else {
+        let PathTarget::Directory(dir) = &self.found else {
             return Ok(Vec::new());
         };
         let dir = rustix::fs::Dir::new(open::directory(dir, ".")?)?;
@@ -300,7 +300,7 @@ impl ResolvedPath {
     }
 
     fn is_missing(&self) -> bool {
-        matches!(self.found, Found::Nothing(_))
+        matches!(self.found, PathTarget::Nothing(_))
     }
 }
 

@@ -6,7 +6,7 @@ use crate::task::log::media::Media;
 use crate::task::machine::job::{Run, RunEnd};
 use crate::task::media_type;
 use crate::task::spec::{CallError, Display, Ending, ErrorKind, Kind, Plan, ToolSpec};
-use crate::tool::files::path::{Entry, Found, ResolvedPath};
+use crate::tool::files::path::{Entry, PathTarget, ResolvedPath};
 use crate::tool::files::text::{Encoding, looks_binary};
 use crate::tool::search::ignore::Rules;
 use crate::tool::{Ctx, Tool, invalid, number_arg, object, text_arg};
@@ -100,9 +100,9 @@ pub(in crate::tool) fn whole(text: &str, limits: &Limits) -> String {
 pub(in crate::tool) fn read(resolved: &ResolvedPath, ctx: &Ctx) -> Result<Reading, CallError> {
     let path = resolved.relative();
     let bytes = match &resolved.found {
-        Found::File(entry) => contents(entry, &path, ctx.limits.file_bytes)?,
-        Found::Directory(_) => return Err(is_directory(resolved)),
-        Found::Nothing(_) => return Err(resolved.missing("file", ctx)),
+        PathTarget::File(entry) => contents(entry, &path, ctx.limits.file_bytes)?,
+        PathTarget::Directory(_) => return Err(is_directory(resolved)),
+        PathTarget::Nothing(_) => return Err(resolved.missing("file", ctx)),
     };
     if let Some(mime) = media_type::of(&bytes).filter(|mime| *mime == "application/pdf" || looks_binary(&bytes)) {
         return match bytes.len() as u64 <= ctx.limits.media_bytes {

@@ -12,7 +12,7 @@ mod matching;
 use crate::task::machine::job::{Run, RunEnd};
 use crate::task::spec::{CallError, ErrorKind, Kind, Plan, ToolSpec};
 use crate::tool::files::edit::{Current, Proposal, omission};
-use crate::tool::files::path::{Found, ResolvedPath};
+use crate::tool::files::path::{PathTarget, ResolvedPath};
 use crate::tool::{Ctx, Tool, flag_arg, invalid, object, optional_text_arg, text_arg};
 use matching::{Edit, Strategy};
 use serde_json::{Value, json};
@@ -129,7 +129,7 @@ impl<'a> Arguments<'a> {
     /// The file at the path; if there is none, the only file in the workspace whose path ends with the given one.
     fn find(&self, ctx: &Ctx) -> Result<ResolvedPath, CallError> {
         let resolved = ctx.workspace.find_writable(self.path)?;
-        let exists = !matches!(resolved.found, Found::Nothing(_));
+        let exists = !matches!(resolved.found, PathTarget::Nothing(_));
         if exists || ctx.changes.proposed(&resolved.real()).is_some() {
             return Ok(resolved);
         }

@@ -11,7 +11,7 @@ use crate::task::restore::arguments::Conflicts;
 use crate::task::restore::report::SkippedFile;
 use crate::task::restore::{CurrentFile, FilePlan, RestoreVerdict, is_same};
 use crate::tool::files::diff::Comparison;
-use crate::tool::files::path::{Found, ResolvedPath, Workspace};
+use crate::tool::files::path::{PathTarget, ResolvedPath, Workspace};
 use crate::tool::files::put;
 use crate::tool::files::read_file::contents;
 use crate::tool::files::text::Encoding;
@@ -31,14 +31,14 @@ pub struct Restorer<'a> {
 }
 
 /// A file that is about to change, with its current version, which has been copied.
-pub struct Copied<'p> {
+pub struct PreparedFile<'p> {
     plan: &'p FilePlan,
     from: Option<FileVersion>,
     /// Its content if it could not be stored.
     unstored: Option<Vec<u8>>,
 }
 
-impl Copied<'_> {
+impl PreparedFile<'_> {
     /// The change to be made.
     pub fn file(&self) -> RestoredFile {
         let FilePlan { root, path, target, .. } = self.plan;
@@ -81,9 +81,9 @@ impl Restorer<'_> {
     /// The current version and content of a file; None if there is no file. The error is a clause.
     fn read(&self, plan: &FilePlan) -> Result<Option<(FileVersion, Vec<u8>)>, String> {
         let entry = match self.resolve(&plan.root, Path::new(&plan.path))?.found {
-            Found::Directory(_) => return Err("is a directory now".into()),
-            Found::Nothing(_) => return Ok(None),
-            Found::File(entry) => entry,
+            PathTarget::Directory(_) => return Err("is a directory now".into()),
+            PathTarget::Nothing(_) => return Ok(None),
+            PathTarget::File(entry) => entry,
         };
         let stat = rustix::fs::statat(&entry.dir, &entry.name, AtFlags::SYMLINK_NOFOLLOW);
         let stat = stat.map_err(|error| format!("cannot be read ({error})"))?;
@@ -98,7 +98,11 @@ impl Restorer<'_> {
     }
 
     /// Checks and copies the files that are to change. Returns them, and the files that are left as they are. No file is changed yet.
-    pub fn prepare<'p>(&self, plans: &'p [FilePlan], conflicts: Conflicts) -> (Vec<Copied<'p>>, Vec<SkippedFile>) {
+    pub fn prepare<'p>(
+        &self,
+        plans: &'p [FilePlan],
+        conflicts: Conflicts,
+    ) -> (Vec<PreparedFile<'p>>, Vec<SkippedFile>) {
         let (mut copied, mut left) = (Vec::new(), Vec::new());
         for plan in plans {
             let present = self.present(plan);
@@ -121,14 +125,14 @@ impl Restorer<'_> {
     }
 
     /// Stores a copy of a file that is to change, and checks that the content of its other version is stored. The error is a clause.
-    fn copy<'p>(&self, plan: &'p FilePlan, judged: &CurrentFile) -> Result<Copied<'p>, String> {
+    fn copy<'p>(&self, plan: &'p FilePlan, judged: &CurrentFile) -> Result<PreparedFile<'p>, String> {
         let changed = "was changed by somebody else just now";
         if let Some(target) = &plan.target {
             self.stored(target)
                 .map_err(|error| format!("cannot be put back, its earlier content is gone ({error}),"))?;
         }
         let (mut from, bytes) = match (self.read(plan)?, judged) {
-            (None, CurrentFile::Nothing) => return Ok(Copied { plan, from: None, unstored: None }),
+            (None, CurrentFile::Nothing) => return Ok(PreparedFile { plan, from: None, unstored: None }),
             (Some((version, bytes)), CurrentFile::File(known)) if is_same(Some(&version), Some(known)) => {
                 (version, bytes)
             }
@@ -142,16 +146,16 @@ impl Restorer<'_> {
         }
         self.room.set(self.room.get() - if from.unstored { 0 } else { from.len });
         let unstored = from.unstored.then_some(bytes);
-        Ok(Copied { plan, from: Some(from), unstored })
+        Ok(PreparedFile { plan, from: Some(from), unstored })
     }
 
     /// Restores all files, or none.
-    pub fn carry_out(&self, copied: Vec<Copied>) -> Result<Vec<RestoredFile>, RestoreFailure> {
+    pub fn carry_out(&self, copied: Vec<PreparedFile>) -> Result<Vec<RestoredFile>, RestoreFailure> {
         let mut done: Vec<(RestoredFile, Option<Vec<u8>>)> = Vec::new();
         let mut emptied = Vec::new();
         for copied in copied {
             let mut file = copied.file();
-            let Copied { plan, unstored, .. } = copied;
+            let PreparedFile { plan, unstored, .. } = copied;
             match self.write(&file, None) {
                 Ok(dirs) => file.dirs = dirs,
                 Err(error) => {
@@ -194,17 +198,17 @@ impl Restorer<'_> {
         let found =
             self.resolve(&file.root, Path::new(&file.path)).map_err(|why| io::Error::other(format!("it {why}")))?;
         match (found.found, &file.from, content) {
-            (Found::File(entry), Some(from), Some(new)) => {
+            (PathTarget::File(entry), Some(from), Some(new)) => {
                 let made = put::replace(&entry, Some(&from.sha256), &new, mode, self.limits)?;
                 made.map(|made| made.dirs).ok_or_else(changed)
             }
-            (Found::File(entry), Some(from), None) => {
+            (PathTarget::File(entry), Some(from), None) => {
                 put::remove(&entry, &from.sha256, self.limits)?.then_some(0).ok_or_else(changed)
             }
-            (Found::Nothing(missing), None, Some(new)) => {
+            (PathTarget::Nothing(missing), None, Some(new)) => {
                 put::create(missing, &new, mode)?.map(|made| made.dirs).ok_or_else(changed)
             }
-            (Found::File(_) | Found::Nothing(_) | Found::Directory(_), _, _) => Err(changed()),
+            (PathTarget::File(_) | PathTarget::Nothing(_) | PathTarget::Directory(_), _, _) => Err(changed()),
         }
     }
 
@@ -213,7 +217,7 @@ impl Restorer<'_> {
         directories.sort_by_key(|(_, dir)| Reverse(dir.components().count()));
         for (root, dir) in directories {
             if let (Some(name), Some(parent)) = (dir.file_name(), dir.parent())
-                && let Ok(ResolvedPath { found: Found::Directory(parent), .. }) = self.resolve(&root, parent)
+                && let Ok(ResolvedPath { found: PathTarget::Directory(parent), .. }) = self.resolve(&root, parent)
             {
                 let _ = rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR);
             }

@@ -5,8 +5,8 @@
 
 use crate::task::machine::job::{Run, RunEnd};
 use crate::task::spec::{CallError, ErrorKind, Kind, Plan, ToolSpec};
-use crate::tool::files::path::{Found, ResolvedPath};
-use crate::tool::search::ignore::{IgnoreSources, Rules, What};
+use crate::tool::files::path::{PathTarget, ResolvedPath};
+use crate::tool::search::ignore::{EntryKind, IgnoreSources, Rules};
 use crate::tool::search::listing::readable;
 use crate::tool::search::search_end;
 use crate::tool::search::walk::{Stop, THIRD_PARTY, Visitor, Walk, WalkedFile};
@@ -82,7 +82,7 @@ impl Query {
         }
         // Brackets and braces are common in file names: a pattern that is the path of a file means that file.
         let named = ctx.workspace.find_listed(&base.below.join(pattern));
-        let exists = named.is_some_and(|resolved| matches!(resolved.found, Found::File(_)));
+        let exists = named.is_some_and(|resolved| matches!(resolved.found, PathTarget::File(_)));
         let glob = if exists { Glob::new(&escaped(pattern), case) } else { Glob::new(pattern, case) };
         Ok(Query { pattern: pattern.into(), glob: glob.map_err(invalid)? })
     }
@@ -158,8 +158,8 @@ impl Visitor for Finder<'_> {
         }
     }
 
-    fn hidden(&mut self, path: &[u8], what: What) {
-        if what == What::Directory || self.glob.matches(&path[self.lead..]) {
+    fn hidden(&mut self, path: &[u8], kind: EntryKind) {
+        if kind == EntryKind::Directory || self.glob.matches(&path[self.lead..]) {
             self.hidden += 1;
         }
     }

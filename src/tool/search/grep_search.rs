@@ -13,7 +13,7 @@ mod search;
 
 use crate::task::machine::job::{Run, RunEnd};
 use crate::task::spec::{CallError, ErrorKind, Kind, Plan, ToolSpec};
-use crate::tool::files::path::Found;
+use crate::tool::files::path::PathTarget;
 use crate::tool::files::read_file::contents;
 use crate::tool::search::ignore::{IgnoreSources, Rules};
 use crate::tool::search::listing::file_name;
@@ -178,7 +178,7 @@ fn search(args: &Value, ctx: &Ctx) -> Result<Option<(String, String)>, CallError
     let (below, sources) = (resolved.below.as_path(), query.ignore_sources(ctx));
     let mut report = Report::new(query.total);
     match &resolved.found {
-        Found::Directory(dir) => match Rules::at(&ctx.workspace, below, sources, ctx.limits) {
+        PathTarget::Directory(dir) => match Rules::at(&ctx.workspace, below, sources, ctx.limits) {
             Some(rules) => {
                 let skipped: &[&str] = if query.no_ignore { &VERSION_CONTROL } else { &NOT_HANDWRITTEN };
                 let (cancel, limits, dir) = (ctx.cancel, ctx.limits, dir.as_fd());
@@ -200,12 +200,12 @@ fn search(args: &Value, ctx: &Ctx) -> Result<Option<(String, String)>, CallError
             None => report.hidden = true,
         },
         // A file that is named is searched whatever its name, unless ignore files hide it.
-        Found::File(_) if Rules::hide_file(&ctx.workspace, below, sources, ctx.limits) => report.hidden = true,
-        Found::File(entry) => {
+        PathTarget::File(_) if Rules::hide_file(&ctx.workspace, below, sources, ctx.limits) => report.hidden = true,
+        PathTarget::File(entry) => {
             let bytes = contents(entry, &resolved.relative(), ctx.limits.file_bytes)?;
             report.add(below.as_os_str().as_bytes(), lines_in(&bytes, &query, query.around));
         }
-        Found::Nothing(_) => return Err(resolved.missing("file or directory", ctx)),
+        PathTarget::Nothing(_) => return Err(resolved.missing("file or directory", ctx)),
     }
     if !query.names_only && query.around.is_none() {
         widen(&mut report, &query, ctx);
@@ -223,7 +223,7 @@ fn widen(report: &mut Report, query: &Query, ctx: &Ctx) {
     };
     report.widen(|path| {
         let resolved = ctx.workspace.find_listed(Path::new(OsStr::from_bytes(path)))?;
-        let Found::File(entry) = &resolved.found else {
+        let PathTarget::File(entry) = &resolved.found else {
             return None;
         };
         let bytes = contents(entry, &resolved.relative(), ctx.limits.file_bytes).ok()?;

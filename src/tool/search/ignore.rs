@@ -12,7 +12,7 @@
 
 use crate::limits::Limits;
 use crate::tool::files::open::{DIRECTORY_PATH, regular_file};
-use crate::tool::files::path::{Found, Workspace};
+use crate::tool::files::path::{PathTarget, Workspace};
 use crate::tool::search::listing::{Listing, file_name};
 use crate::tool::search::wildcard::Wildcard;
 use rustix::fs::{AtFlags, Mode, OFlags};
@@ -47,7 +47,7 @@ pub enum Decision {
 
 /// The kind of an entry. Links count as files, because their targets have names of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum EntryKind {
     File,
     Directory,
 }
@@ -103,11 +103,11 @@ impl IgnoreFile {
     }
 
     /// The decision of the last pattern that matches. The path is relative to the directory of the file.
-    pub fn decision(&self, path: &[u8], what: What) -> Option<Decision> {
+    pub fn decision(&self, path: &[u8], kind: EntryKind) -> Option<Decision> {
         let name = file_name(path);
         let fits = |pattern: &&Pattern| {
             let text = if pattern.of_paths { path } else { name };
-            (!pattern.directories_only || what == What::Directory) && pattern.wildcard.matches(text)
+            (!pattern.directories_only || kind == EntryKind::Directory) && pattern.wildcard.matches(text)
         };
         self.0.iter().rev().find(fits).map(|pattern| pattern.decision)
     }
@@ -188,7 +188,7 @@ impl Rules {
             };
             rules = rules.look_into(workspace, &parent);
             parent.push(name);
-            if rules.hide(parent.as_os_str().as_bytes(), What::Directory) {
+            if rules.hide(parent.as_os_str().as_bytes(), EntryKind::Directory) {
                 return None;
             }
         }
@@ -200,15 +200,15 @@ impl Rules {
         let parent = path.parent().unwrap_or(Path::new(""));
         match Rules::at(workspace, parent, sources, limits) {
             None => true,
-            Some(around) => around.look_into(workspace, parent).hide(path.as_os_str().as_bytes(), What::File),
+            Some(around) => around.look_into(workspace, parent).hide(path.as_os_str().as_bytes(), EntryKind::File),
         }
     }
 
     /// Enters a directory by its path, if it exists.
     fn look_into(self, workspace: &Workspace, path: &Path) -> Rules {
         match workspace.find_listed(path).map(|resolved| resolved.found) {
-            Some(Found::Directory(dir)) => self.enter(dir.as_fd(), path.as_os_str().as_bytes(), None),
-            Some(Found::File(_) | Found::Nothing(_)) | None => self,
+            Some(PathTarget::Directory(dir)) => self.enter(dir.as_fd(), path.as_os_str().as_bytes(), None),
+            Some(PathTarget::File(_) | PathTarget::Nothing(_)) | None => self,
         }
     }
 
@@ -233,16 +233,16 @@ impl Rules {
     }
 
     /// Whether an entry of this directory is hidden.
-    pub fn hide(&self, path: &[u8], what: What) -> bool {
+    pub fn hide(&self, path: &[u8], kind: EntryKind) -> bool {
         let name = file_name(path);
         if self.git && name == b".git" {
             return true;
         }
-        let decision = self.overriding.iter().find_map(|file| file.decision(path, what));
-        decision.or_else(|| self.git_decision(path, what)) == Some(Decision::Hide)
+        let decision = self.overriding.iter().find_map(|file| file.decision(path, kind));
+        decision.or_else(|| self.git_decision(path, kind)) == Some(Decision::Hide)
     }
 
-    fn git_decision(&self, path: &[u8], what: What) -> Option<Decision> {
+    fn git_decision(&self, path: &[u8], kind: EntryKind) -> Option<Decision> {
         let whole;
         let path = if self.above.is_empty() {
             path
@@ -251,7 +251,7 @@ impl Rules {
             &whole
         };
         let mut layers = std::iter::successors(self.nearest.as_deref(), |layer| layer.outer.as_deref());
-        layers.find_map(|layer| layer.file.decision(&path[layer.base..], what))
+        layers.find_map(|layer| layer.file.decision(&path[layer.base..], kind))
     }
 
     fn push(&mut self, file: Option<IgnoreFile>, base: usize) {

@@ -8,7 +8,7 @@
 use crate::base::cancel::Cancel;
 use crate::limits::Limits;
 use crate::tool::files::open;
-use crate::tool::search::ignore::{Rules, What};
+use crate::tool::search::ignore::{EntryKind, Rules};
 use crate::tool::search::listing::{Listed, Listing};
 use rustix::fs::{AtFlags, FileType, Stat};
 use std::ffi::CStr;
@@ -37,7 +37,7 @@ pub trait Visitor {
     fn file(&mut self, file: &WalkedFile);
 
     /// Called for an entry that ignore files hide.
-    fn hidden(&mut self, _path: &[u8], _what: What) {}
+    fn hidden(&mut self, _path: &[u8], _kind: EntryKind) {}
 }
 
 /// A regular file, according to the listing of its directory.
@@ -157,13 +157,13 @@ impl<V: Visitor> Walker<'_, V> {
             self.path.extend_from_slice(name.to_bytes());
             match kind {
                 FileType::Directory if !self.enters(&name) => {}
-                FileType::Directory if rules.hide(&self.path, What::Directory) => {
-                    self.visitor.hidden(&self.path, What::Directory);
+                FileType::Directory if rules.hide(&self.path, EntryKind::Directory) => {
+                    self.visitor.hidden(&self.path, EntryKind::Directory);
                 }
                 FileType::Directory if depth >= self.walk.limits.search_depth => self.result.unread += 1,
                 FileType::Directory => self.enter(dir.as_fd(), &name, depth + 1, &rules),
-                FileType::RegularFile if rules.hide(&self.path, What::File) => {
-                    self.visitor.hidden(&self.path, What::File);
+                FileType::RegularFile if rules.hide(&self.path, EntryKind::File) => {
+                    self.visitor.hidden(&self.path, EntryKind::File);
                 }
                 FileType::RegularFile => {
                     self.visitor.file(&WalkedFile { dir: dir.as_fd(), name: &name, path: &self.path });

@@ -8,7 +8,7 @@ use super::repository;
 use crate::limits::{LINE_DIRECTORIES, LINE_EDITS, LINE_PATHS};
 use crate::task::command_line::{Joint, ReadAccess, Simple, Word, is_builtin, parse, read_only};
 use crate::tool::Ctx;
-use crate::tool::files::path::{Found, ResolvedPath, Workspace, is_protected};
+use crate::tool::files::path::{PathTarget, ResolvedPath, Workspace, is_protected};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use std::path::{Path, PathBuf};
 
@@ -20,9 +20,9 @@ pub(in crate::tool) fn check(line: &str, dir: &ResolvedPath, ctx: &Ctx) -> Resul
         return Ok(Vec::new());
     };
     let dirs = Directories::new(dir.below.clone());
-    let mut walk = Walk { ctx, dirs, remaining: LINE_PATHS, edits: Vec::new() };
-    walk.all(&commands)?;
-    Ok(walk.edits)
+    let mut checker = LineChecker { ctx, dirs, remaining: LINE_PATHS, edits: Vec::new() };
+    checker.check_all(&commands)?;
+    Ok(checker.edits)
 }
 
 /// Whether [`check`] has anything to check: read-only commands, or files of redirections.
@@ -32,7 +32,8 @@ pub(in crate::tool) fn needs_check(line: &str) -> bool {
     parse(line).is_ok_and(|commands| commands.iter().any(is_checked))
 }
 
-struct Walk<'a> {
+/// Checks the operands of the commands of a line, in all directories in which each may run.
+struct LineChecker<'a> {
     ctx: &'a Ctx<'a>,
     dirs: Directories,
     /// How many more paths and directory entries may be checked.
@@ -40,8 +41,8 @@ struct Walk<'a> {
     edits: Vec<String>,
 }
 
-impl Walk<'_> {
-    fn all(&mut self, commands: &[Simple]) -> Result<(), String> {
+impl LineChecker<'_> {
+    fn check_all(&mut self, commands: &[Simple]) -> Result<(), String> {
         for (at, simple) in commands.iter().enumerate() {
             let here = self.dirs.of(simple.joint);
             let next = commands.get(at + 1).map(|next| next.joint);
@@ -81,7 +82,7 @@ impl Walk<'_> {
             match word {
                 Word { text, is_pattern: false } => {
                     let found = self.inside(dir, text)?;
-                    if known.only_files && matches!(found, Some(ResolvedPath { found: Found::Directory(_), .. })) {
+                    if known.only_files && matches!(found, Some(ResolvedPath { found: PathTarget::Directory(_), .. })) {
                         return Err(format!("{text} is a directory, and links in it are followed"));
                     }
                 }
@@ -109,7 +110,7 @@ impl Walk<'_> {
     /// Resolves a path. An error if reading the file may have an effect.
     fn passive(&self, path: &Path) -> Result<Option<ResolvedPath>, String> {
         match self.ctx.workspace.resolve(path)? {
-            Some(ResolvedPath { found: Found::File(entry), .. }) if entry.is_active() => {
+            Some(ResolvedPath { found: PathTarget::File(entry), .. }) if entry.is_active() => {
                 Err("is a pipe or a device".into())
             }
             found => Ok(found),
@@ -191,10 +192,12 @@ fn writable(workspace: &Workspace, path: &Path) -> Result<ResolvedPath, String> 
         return Err("leads through a link".into());
     }
     match &resolved.found {
-        Found::Directory(_) => return Err("is a directory".into()),
-        Found::Nothing(missing) if !missing.has_parent() => return Err("is in a directory that does not exist".into()),
-        Found::Nothing(_) => {}
-        Found::File(entry) => {
+        PathTarget::Directory(_) => return Err("is a directory".into()),
+        PathTarget::Nothing(missing) if !missing.has_parent() => {
+            return Err("is in a directory that does not exist".into());
+        }
+        PathTarget::Nothing(_) => {}
+        PathTarget::File(entry) => {
             let stat = rustix::fs::statat(&entry.dir, &entry.name, AtFlags::SYMLINK_NOFOLLOW);
             let stat = stat.map_err(|errno| format!("cannot be looked at: {errno}"))?;
             if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || stat.st_nlink > 1 {
@@ -209,7 +212,7 @@ fn writable(workspace: &Workspace, path: &Path) -> Result<ResolvedPath, String> 
 /// name.
 pub(in crate::tool) fn ready_to_write(workspace: &Workspace, path: &str) -> Result<PathBuf, String> {
     let resolved = writable(workspace, Path::new(path))?;
-    if let Found::Nothing(missing) = resolved.found {
+    if let PathTarget::Nothing(missing) = resolved.found {
         let (entry, _) = missing.make_parents().map_err(|error| error.to_string())?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         rustix::fs::openat(&entry.dir, &entry.name, flags, Mode::from_raw_mode(0o666))

@@ -3,7 +3,7 @@
 
 use super::index;
 use crate::limits::{GIT_CONFIG_BYTES, GIT_INDEX_BYTES};
-use crate::tool::files::path::{Found, ResolvedPath, Workspace};
+use crate::tool::files::path::{PathTarget, ResolvedPath, Workspace};
 use regex_lite::Regex;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ pub(in crate::tool) fn check(workspace: &Workspace, dir: &Path) -> Result<(), St
     }
     for name in ["HEAD", "config", "index", "info", "logs", "objects", "packed-refs", "refs", "shallow"] {
         let path = repository.join(name);
-        if let Some(ResolvedPath { found: Found::File(entry), .. }) = real(workspace, &path)?
+        if let Some(ResolvedPath { found: PathTarget::File(entry), .. }) = real(workspace, &path)?
             && entry.is_active()
         {
             return Err(format!("{} is a pipe or a device", path.display()));
@@ -75,9 +75,11 @@ fn find(workspace: &Workspace, dir: &Path) -> Result<PathBuf, String> {
     for dir in dir.ancestors() {
         let git = dir.join(".git");
         match real(workspace, &git)?.map(|resolved| resolved.found) {
-            Some(Found::Directory(_)) => return Ok(git),
-            Some(Found::File(_)) => return Err("the git repository is not in the workspace: .git is a file".into()),
-            Some(Found::Nothing(_)) | None => {}
+            Some(PathTarget::Directory(_)) => return Ok(git),
+            Some(PathTarget::File(_)) => {
+                return Err("the git repository is not in the workspace: .git is a file".into());
+            }
+            Some(PathTarget::Nothing(_)) | None => {}
         }
         if exists(workspace, &dir.join("HEAD")) && exists(workspace, &dir.join("objects")) {
             return Err(format!("{} looks like a bare git repository", dir.join(".").display()));
@@ -97,7 +99,7 @@ fn real(workspace: &Workspace, path: &Path) -> Result<Option<ResolvedPath>, Stri
 
 fn exists(workspace: &Workspace, path: &Path) -> bool {
     // A path that cannot be resolved counts as existing.
-    !matches!(workspace.resolve(path), Ok(None | Some(ResolvedPath { found: Found::Nothing(_), .. })))
+    !matches!(workspace.resolve(path), Ok(None | Some(ResolvedPath { found: PathTarget::Nothing(_), .. })))
 }
 
 fn read(workspace: &Workspace, path: &Path) -> Result<String, String> {
@@ -108,9 +110,9 @@ fn read(workspace: &Workspace, path: &Path) -> Result<String, String> {
 /// The content of a file; None if it does not exist.
 fn bytes(workspace: &Workspace, path: &Path, most: u64) -> Result<Option<Vec<u8>>, String> {
     let entry = match real(workspace, path)?.map(|resolved| resolved.found) {
-        Some(Found::File(entry)) => entry,
-        Some(Found::Nothing(_)) => return Ok(None),
-        Some(Found::Directory(_)) | None => return Err(format!("{} is not a file", path.display())),
+        Some(PathTarget::File(entry)) => entry,
+        Some(PathTarget::Nothing(_)) => return Ok(None),
+        Some(PathTarget::Directory(_)) | None => return Err(format!("{} is not a file", path.display())),
     };
     let mut bytes = Vec::new();
     let file = entry.open().map_err(|error| format!("{} cannot be read: {error}", path.display()))?;

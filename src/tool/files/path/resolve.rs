@@ -1,6 +1,6 @@
 //! Resolves a path from the open directory of the workspace, one component at a time.
 
-use super::{Entry, Found, MissingPath, ResolvedPath, Workspace};
+use super::{Entry, MissingPath, PathTarget, ResolvedPath, Workspace};
 use crate::limits::PATH_LINKS;
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -40,14 +40,14 @@ impl From<Errno> for ResolveError {
 }
 
 /// Resolves a path relative to the workspace.
-pub(super) fn walk(workspace: &Workspace, path: &Path) -> Result<ResolvedPath, ResolveError> {
-    let mut walk = Walk { workspace, open_dirs: Vec::new(), remaining: parts(path), links: 0 };
-    let found = walk.go()?;
-    let mut below: PathBuf = walk.open_dirs.iter().map(|(name, _)| name).collect();
+pub(super) fn resolve_path(workspace: &Workspace, path: &Path) -> Result<ResolvedPath, ResolveError> {
+    let mut resolver = Resolver { workspace, open_dirs: Vec::new(), remaining: parts(path), links: 0 };
+    let found = resolver.resolve_all()?;
+    let mut below: PathBuf = resolver.open_dirs.iter().map(|(name, _)| name).collect();
     match &found {
-        Found::Directory(_) => {}
-        Found::File(entry) => below.push(&entry.name),
-        Found::Nothing(missing) => {
+        PathTarget::Directory(_) => {}
+        PathTarget::File(entry) => below.push(&entry.name),
+        PathTarget::Nothing(missing) => {
             below.extend(&missing.parents);
             below.push(&missing.name);
         }
@@ -65,7 +65,8 @@ enum Part {
     Here,
 }
 
-struct Walk<'a> {
+/// Follows a path from the workspace, component by component.
+struct Resolver<'a> {
     workspace: &'a Workspace,
     /// The open directories below the workspace, down to the current one.
     open_dirs: Vec<(OsString, OwnedFd)>,
@@ -73,8 +74,8 @@ struct Walk<'a> {
     links: usize,
 }
 
-impl Walk<'_> {
-    fn go(&mut self) -> Result<Found, ResolveError> {
+impl Resolver<'_> {
+    fn resolve_all(&mut self) -> Result<PathTarget, ResolveError> {
         while let Some(part) = self.remaining.pop_front() {
             let name = match part {
                 Part::Here => continue,
@@ -98,19 +99,19 @@ impl Walk<'_> {
                 FileType::Directory => self.open_dirs.push((name, fd)),
                 FileType::Symlink => self.follow(&fd)?,
                 _ if self.remaining.is_empty() => {
-                    return Ok(Found::File(Entry { dir: self.duplicate_current()?, name }));
+                    return Ok(PathTarget::File(Entry { dir: self.duplicate_current()?, name }));
                 }
                 _ => return Err(ResolveError::NotDirectory),
             }
         }
-        Ok(Found::Directory(self.duplicate_current()?))
+        Ok(PathTarget::Directory(self.duplicate_current()?))
     }
 
     fn current(&self) -> BorrowedFd<'_> {
         self.open_dirs.last().map_or(self.workspace.dir.as_fd(), |(_, dir)| dir.as_fd())
     }
 
-    /// A new descriptor of the current directory, which outlives the walk.
+    /// A new descriptor of the current directory, which outlives the resolver.
     fn duplicate_current(&self) -> Result<OwnedFd, ResolveError> {
         Ok(rustix::io::fcntl_dupfd_cloexec(self.current(), 0)?)
     }
@@ -134,7 +135,7 @@ impl Walk<'_> {
     }
 
     /// The result if there is no entry `name`: then the rest of the path can only consist of names.
-    fn missing(&mut self, name: OsString) -> Result<Found, ResolveError> {
+    fn missing(&mut self, name: OsString) -> Result<PathTarget, ResolveError> {
         let mut parents = vec![name];
         for part in self.remaining.drain(..) {
             match part {
@@ -143,7 +144,7 @@ impl Walk<'_> {
             }
         }
         let name = parents.pop().expect("it holds at least the first name");
-        Ok(Found::Nothing(MissingPath { dir: self.duplicate_current()?, parents, name }))
+        Ok(PathTarget::Nothing(MissingPath { dir: self.duplicate_current()?, parents, name }))
     }
 }
 

@@ -9,9 +9,9 @@ fn shown(resolved: Result<ResolvedPath, CallError>) -> String {
     match resolved {
         Ok(resolved) => {
             let kind = match resolved.found {
-                Found::Directory(_) => "dir",
-                Found::File(_) => "file",
-                Found::Nothing(_) => "nothing",
+                PathTarget::Directory(_) => "dir",
+                PathTarget::File(_) => "file",
+                PathTarget::Nothing(_) => "nothing",
             };
             format!("{kind} {}", resolved.relative())
         }
