@@ -8,7 +8,7 @@
 //! {"task":"t-1","seq":7,"at":1767225600123,"event":{"text":{"text":"Hello"}}}
 //! ```
 //!
-//! `at` is in Unix milliseconds. Folding them from the first on gives the task; after a lost connection `watch` continues behind
+//! `at` is in Unix milliseconds. Folding the events from the first on gives the task; after a lost connection `watch` continues after
 //! the last `seq` that was seen. The client sends calls, each with an id of its choice, a number or a string:
 //!
 //! | call | members | answer |
@@ -22,7 +22,7 @@
 //! | `cancel` | `task` | the task |
 //! | `get` | `task`; `history`: how many of the newest messages | the task |
 //! | `list` | `context`, `state`, `since`, `size`, `after`: the `nextPageToken` of the page before, `history`, `artifacts` | a page of tasks |
-//! | `watch` | `task`; `after`: the last event seen, else all are sent | `{taskId, after, seq}`, then the events behind that; `seq` is the newest |
+//! | `watch` | `task`; `after`: the last event seen, else all are sent | `{taskId, after, seq}`, then the events after that; `seq` is the newest |
 //! | `blob` | `task`, `sha256`; `from`: a byte | `{sha256, from, len, data}`: some of the bytes in base64, and how many there are |
 //! | `tune` | `task`; `mode`: `default`, `auto_edit`, `plan` or, if the operator allows it, `yolo`; `model` | as `abort` |
 //! | `shell` | `task`, `command`: one that the user typed, which needs no approval | as `abort` |
@@ -441,9 +441,7 @@ fn call(mut sent: SentCall, frame: &str) -> Result<Call, Fault> {
             (false, None) => Call::Session,
             (_, task) => Call::Renew { task },
         },
-        _ => {
-            return Err(Fault::field("call", &format!("must be one of these: {CALLS}.")));
-        }
+        _ => return Err(Fault::field("call", &format!("must be one of these: {CALLS}."))),
     })
 }
 

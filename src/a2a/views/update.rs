@@ -8,7 +8,7 @@ use crate::a2a::words::{CallStatus, Idle};
 use crate::base::id::Seq;
 use crate::base::level::Level;
 use crate::task::log::answer::Answer;
-use crate::task::log::event::{Event, calls, delayed, errands, hooks};
+use crate::task::log::event::{Event, calls, delayed, detours, errands, hooks};
 use crate::task::log::record::Record;
 use crate::task::machine::state::{Phase, State, TaskState};
 use crate::task::message::{Message, Source};
@@ -30,7 +30,7 @@ pub enum Change<'a> {
         message: &'a Message,
         by: &'a Source,
     },
-    /// A turn begins or goes on.
+    /// A turn begins or continues.
     Working,
     /// The results of the calls go to the model.
     ResultsSent,
@@ -147,6 +147,14 @@ impl<'a> Change<'a> {
             Event::Produced { artifact, append, last } => {
                 Change::Artifact(ArtifactUpdate { artifact: Cow::Borrowed(artifact), append: *append, last: *last })
             }
+            detours!() => return Change::of_detour(state, record),
+            Event::ShellOutput { .. } | errands!() | hooks!() => return None,
+        })
+    }
+
+    /// The same for an event that delays or changes a turn, or restores files.
+    fn of_detour(state: &'a State, record: &'a Record) -> Option<Change<'a>> {
+        Some(match &record.event {
             Event::BackedOff { delay_ms, reason, .. } => {
                 Change::notice(Level::Warn, asked_again(*delay_ms, reason), Topic::Trouble)
             }
@@ -178,7 +186,8 @@ impl<'a> Change<'a> {
             // The status of a task that is over cannot change, so it cannot have the notice.
             Event::Restored(_) if state.is_over() => return None,
             Event::Restored(restored) => Change::info(restored.described()),
-            Event::ShellOutput { .. } | errands!() | hooks!() => return None,
+            // `detours!` matches no other events.
+            _ => return None,
         })
     }
 
