@@ -81,7 +81,7 @@ impl Body {
         Body { event: None, open: frame.into(), closing: None }
     }
 
-    /// The frame for a stream that goes on after it, or ends with it.
+    /// The frame for a stream that continues after it, or ends with it.
     pub fn frame(&self, last: bool) -> &Shared {
         if last { self.closing.as_ref().unwrap_or(&self.open) } else { &self.open }
     }

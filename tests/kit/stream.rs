@@ -28,7 +28,7 @@ every_binding! {
     a_missing_credential_ends_the_stream_in_0_3,
     a_long_task_can_have_two_subscribers,
     invalid_parameters_of_a_stream_are_refused,
-    a_refused_stream_leaves_no_connection_behind,
+    the_connection_of_a_refused_stream_is_closed,
 }
 
 /// The updates of an artifact: its parts, whether they are appended, and whether the update is the last.
@@ -225,12 +225,12 @@ fn a_stream_is_resumed_at_its_position(harness: &mut Harness) {
             let rest = &whole[i + 1..];
             let by_header = harness.try_stream(&subscribe, &[("Last-Event-ID", &position)]);
             let by_header: Vec<StreamEvent> = by_header.expect("a stream").collect();
-            assert_eq!(by_header, rest, "behind {position}");
+            assert_eq!(by_header, rest, "after {position}");
             let call = json!(2);
             let mut request = harness.binding.request(&subscribe, &call);
             request.path.push_str(&format!("?after={position}"));
             let by_query: Vec<StreamEvent> = harness.try_stream_of(&request, call, &[]).expect("a stream").collect();
-            assert_eq!(by_query, rest, "behind {position}");
+            assert_eq!(by_query, rest, "after {position}");
         }
     }
 }
@@ -322,7 +322,7 @@ fn invalid_parameters_of_a_stream_are_refused(harness: &mut Harness) {
 
 /// One of the kits keeps the connection of a refused stream in its pool, and its next test then fails, unless the response closes the
 /// connection.
-fn a_refused_stream_leaves_no_connection_behind(harness: &mut Harness) {
+fn the_connection_of_a_refused_stream_is_closed(harness: &mut Harness) {
     let request = harness.binding.request(&Op::Subscribe("nobody-made-this".into()), &json!(1));
     let answers =
         [harness.send_request(&request, &[("Accept", "text/event-stream")]), harness.send_request(&request, &[])];

@@ -210,8 +210,8 @@ fn the_call_directory_and_cd_are_respected() {
         ("cd outside_dir && ls", "outside_dir leads out"),
         ("cd src | ls", "in a pipe"),
         ("ls | cd src", "in a pipe"),
-        ("pushd src; cat a.txt", "not known behind pushd"),
-        ("cd; cat a.txt", "not known behind cd"),
+        ("pushd src; cat a.txt", "not known after pushd"),
+        ("cd; cat a.txt", "not known after cd"),
         ("cd nothing && cat ../a.txt", "a directory that is not there"),
     ] {
         fixture.asks(line, because);

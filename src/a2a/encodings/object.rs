@@ -1,5 +1,5 @@
 //! Writes JSON objects member by member, straight into a buffer: which members there are, and under which names, differs from dialect
-//! to dialect, while the values behind them are the same.
+//! to dialect, while the values are the same.
 
 use crate::base::json;
 use serde::Serialize;

@@ -92,7 +92,7 @@ pub struct ArtifactUpdate<'a> {
     pub last: bool,
 }
 
-/// Whether a stream goes on behind a frame or ends with it. 0.3 says so in the frame.
+/// Whether a stream continues after a frame or ends with it. 0.3 says so in the frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finality {
     Open,

@@ -191,8 +191,8 @@ fn the_token_of_a_page_continues_its_list() {
         decoded.map(|(call, _)| call).map_err(|(fault, _)| fault.kind)
     };
     let after = token(&mark, &list);
-    let behind = Call::List(List { after: Some(mark), ..list });
-    assert_eq!(ask("input-required", &after), Ok(behind));
+    let next_page = Call::List(List { after: Some(mark), ..list });
+    assert_eq!(ask("input-required", &after), Ok(next_page));
     assert_eq!(ask("working", &after), Err(FaultKind::InvalidParams));
     assert_eq!(ask("input-required", "x"), Err(FaultKind::InvalidParams));
 }

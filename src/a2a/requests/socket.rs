@@ -352,9 +352,9 @@ mod tests {
                 let decoded = hear(dialect, sent);
                 decoded.map(|(call, _)| call).map_err(|(fault, _)| fault.field)
             };
-            let behind = |after: Option<u64>| Call::Subscribe { task: "t".into(), after: after.map(Seq) };
-            assert_eq!(ask(json!(7)), Ok(behind(Some(7))));
-            assert_eq!(ask(json!(null)), Ok(behind(None)));
+            let subscribe = |after: Option<u64>| Call::Subscribe { task: "t".into(), after: after.map(Seq) };
+            assert_eq!(ask(json!(7)), Ok(subscribe(Some(7))));
+            assert_eq!(ask(json!(null)), Ok(subscribe(None)));
             assert_eq!(ask(json!("x")), Err(Some("after".into())));
         }
     }

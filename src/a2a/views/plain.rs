@@ -495,7 +495,7 @@ mod tests {
                     let artifact = &frame["artifact"];
                     let id = artifact["artifactId"].as_str().unwrap_or_default();
                     if id.starts_with("answer-") {
-                        assert!(!closed.contains(&id.to_owned()), "{id} goes on behind its end");
+                        assert!(!closed.contains(&id.to_owned()), "{id} continues after its end");
                         let whole = put_together.entry(id.to_owned()).or_default();
                         if frame["append"] == false {
                             whole.clear();

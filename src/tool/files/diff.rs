@@ -68,13 +68,13 @@ impl<'a> Comparison<'a> {
                 rest.windows(2).take_while(|pair| pair[1].old.start - pair[0].old.end <= 2 * context).count() + 1;
             let (hunk, after) = rest.split_at(together);
             let last = &hunk[together - 1];
-            let before = first.old.start.min(context);
-            let behind = (self.old.len() - last.old.end).min(context);
+            let lines_before = first.old.start.min(context);
+            let lines_after = (self.old.len() - last.old.end).min(context);
             self.hunk(
                 &mut text,
                 hunk,
-                first.old.start - before..last.old.end + behind,
-                first.new.start - before..last.new.end + behind,
+                first.old.start - lines_before..last.old.end + lines_after,
+                first.new.start - lines_before..last.new.end + lines_after,
             );
             rest = after;
         }

@@ -357,8 +357,8 @@ fn alternatives(pattern: &str) -> Result<Vec<String>, String> {
         match braces(&one) {
             None => done.push(one),
             Some(cuts) => {
-                let (before, behind) = (&one[..cuts[0]], &one[cuts[cuts.len() - 1] + 1..]);
-                todo.extend(cuts.windows(2).map(|cut| [before, &one[cut[0] + 1..cut[1]], behind].concat()));
+                let (before, rest) = (&one[..cuts[0]], &one[cuts[cuts.len() - 1] + 1..]);
+                todo.extend(cuts.windows(2).map(|cut| [before, &one[cut[0] + 1..cut[1]], rest].concat()));
             }
         }
     }

@@ -63,7 +63,7 @@ impl LineChecker<'_> {
                 && matches!(simple.name(), "." | "cd" | "eval" | "popd" | "pushd" | "source")
                 && next.is_some()
             {
-                return Err(format!("the directory is not known behind {}", simple.program()));
+                return Err(format!("the directory is not known after {}", simple.program()));
             }
             self.dirs.ran(simple.joint, here, moved)?;
         }
