@@ -12,13 +12,18 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// Runs work on the thread that owns the direct children.
 #[derive(Clone)]
-pub struct ReaperThread(mpsc::Sender<Work>);
+pub struct ReaperThread {
+    work: mpsc::Sender<Work>,
+    /// A request to reap adopted processes is queued.
+    is_reap_queued: Arc<AtomicBool>,
+}
 
 type Work = Box<dyn FnOnce(&mut Reaper) + Send>;
 
@@ -27,7 +32,7 @@ impl ReaperThread {
         let (sender, inbox) = mpsc::channel();
         let reaper = Reaper::new(supervisors);
         thread::Builder::new().name("children".into()).stack_size(256 * 1024).spawn(move || reaper.run(&inbox))?;
-        Ok(ReaperThread(sender))
+        Ok(ReaperThread { work: sender, is_reap_queued: Arc::default() })
     }
 
     /// Runs `work` on the thread and returns its result. An error means that the thread has ended, or that `work` took longer than `timeout`.
@@ -39,13 +44,21 @@ impl ReaperThread {
         let ended = || io::Error::other("the thread that starts programs is gone");
         let (reply, result) = mpsc::channel();
         let work = move |reaper: &mut Reaper| drop(reply.send(work(reaper)));
-        self.0.send(Box::new(work)).map_err(|_| ended())?;
+        self.work.send(Box::new(work)).map_err(|_| ended())?;
         result.recv_timeout(timeout).map_err(|_| ended())
     }
 
     /// Reaps adopted processes that have ended, without waiting for that.
     pub fn reap_adopted(&self) {
-        let _ = self.0.send(Box::new(|reaper| reaper.reap_adopted()));
+        // One request is enough for all processes that end before it is carried out.
+        if self.is_reap_queued.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let is_queued = self.is_reap_queued.clone();
+        let _ = self.work.send(Box::new(move |reaper| {
+            is_queued.store(false, Ordering::Release);
+            reaper.reap_adopted();
+        }));
     }
 }
 
@@ -235,6 +248,17 @@ mod tests {
         reaper.with_orphans.push(Command::new("true").spawn().expect("a program starts"));
         assert_eq!(reaper.wait(), Duration::from_millis(ORPHANS_RETRY_MS));
         reaper.with_orphans[0].wait().expect("it ends");
+    }
+
+    #[test]
+    fn one_request_to_reap_is_queued_at_a_time() {
+        let (work, inbox) = mpsc::channel();
+        let thread = ReaperThread { work, is_reap_queued: Arc::default() };
+        let mut reaper = Reaper::new(Supervisors::default());
+        for _ in 0..2 {
+            (0..3).for_each(|_| thread.reap_adopted());
+            assert_eq!(inbox.try_iter().map(|work| work(&mut reaper)).count(), 1);
+        }
     }
 
     fn start(reaper: &mut Reaper) -> Result<(), String> {
