@@ -13,7 +13,7 @@ use crate::shell::event_loop::access_log::AccessLog;
 use crate::shell::event_loop::figures::{self, Reports, Stopwatch};
 use crate::shell::event_loop::log::Log;
 use crate::shell::peers::peer_check::{Answers, PeerCheck, PeerProcess};
-use crate::shell::workers::jobs::{Jobs, WorkerMessage};
+use crate::shell::workers::jobs::{Jobs, WorkerContext, WorkerMessage};
 use crate::shell::workers::lanes::Lane;
 use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown, sockopt};
@@ -59,38 +59,52 @@ pub(super) struct Socket {
 
 /// Jobs whose result is an input of the core.
 impl Effects {
-    fn resolve(&mut self, request: u64, path: String, directories: Vec<String>, wish: SiteWish) {
+    /// Starts work. `input` makes an input of its result, or of the reason why it could not be done.
+    fn ask<T>(
+        &mut self,
+        lane: Lane,
+        work: impl FnOnce(&WorkerContext) -> Result<T, String> + Send + 'static,
+        input: impl FnOnce(Result<T, String>) -> Input<'static> + Clone + Send + 'static,
+    ) {
+        let failed = input.clone();
         self.jobs.ask(
-            Lane::Disk,
-            move |context| {
-                WorkerMessage::Input(Input::Resolved { request, site: context.resolve(&path, &directories, wish) })
-            },
-            move |error| WorkerMessage::Input(Input::Resolved { request, site: Err(error.message) }),
+            lane,
+            move |context| WorkerMessage::Input(input(work(context))),
+            move |error| WorkerMessage::Input(failed(Err(error.message))),
         );
+    }
+
+    fn resolve(&mut self, request: u64, path: String, directories: Vec<String>, wish: SiteWish) {
+        let work = move |context: &WorkerContext| context.resolve(&path, &directories, wish);
+        self.ask(Lane::Disk, work, move |site| Input::Resolved { request, site });
     }
 
     fn read_blob(&mut self, request: Arc<BlobRequest>) {
-        let asked = request.clone();
-        self.jobs.ask(
-            Lane::Disk,
-            move |context| {
-                let read = context.blobs.read(&request.sha256, request.from, context.settings.limits.page_bytes);
-                WorkerMessage::Input(Input::BlobRead { request, read: read.map_err(|error| error.to_string()) })
-            },
-            move |error| WorkerMessage::Input(Input::BlobRead { request: asked, read: Err(error.message) }),
-        );
+        let blob = request.clone();
+        let work = move |context: &WorkerContext| {
+            let read = context.blobs.read(&blob.sha256, blob.from, context.settings.limits.page_bytes);
+            read.map_err(|error| error.to_string())
+        };
+        self.ask(Lane::Disk, work, move |read| Input::BlobRead { request, read });
     }
 
     fn find_files(&mut self, request: Arc<FilesRequest>) {
-        let asked = request.clone();
-        self.jobs.ask(
-            Lane::Tool,
-            move |context| {
-                let found = context.find_files(&request.workspace, &request.query, request.limit);
-                WorkerMessage::Input(Input::FilesFound { request, found })
-            },
-            move |error| WorkerMessage::Input(Input::FilesFound { request: asked, found: Err(error.message) }),
-        );
+        let files = request.clone();
+        let work = move |context: &WorkerContext| context.find_files(&files.workspace, &files.query, files.limit);
+        self.ask(Lane::Tool, work, move |found| Input::FilesFound { request, found });
+    }
+
+    fn read_credentials(&mut self) {
+        let work = |context: &WorkerContext| Ok(context.credentials.as_ref().and_then(|reader| reader.changed()));
+        self.ask(Lane::Disk, work, |changed| Input::Credentials(changed.unwrap_or_else(|why| Some(Err(why)))));
+    }
+
+    fn fetch_keys(&mut self) {
+        let work = |context: &WorkerContext| match &context.identity {
+            Some(source) => source.fetch(),
+            None => Err("there is no source".into()),
+        };
+        self.ask(Lane::Hook, work, Input::Keys);
     }
 
     fn compute(&mut self, computation: Computation) {
@@ -99,29 +113,6 @@ impl Effects {
             Lane::Compute,
             move |context| WorkerMessage::Input(computation.run(&*context.blobs)),
             move |error| WorkerMessage::Input(Input::Computed { recipient, result: Err(error.message) }),
-        );
-    }
-
-    fn read_credentials(&mut self) {
-        self.jobs.ask(
-            Lane::Disk,
-            |context| {
-                let reader = context.credentials.as_ref();
-                WorkerMessage::Input(Input::Credentials(reader.and_then(|reader| reader.changed())))
-            },
-            |error| WorkerMessage::Input(Input::Credentials(Some(Err(error.message)))),
-        );
-    }
-
-    fn fetch_keys(&mut self) {
-        self.jobs.ask(
-            Lane::Hook,
-            |context| {
-                let source = context.identity.as_ref();
-                let fetched = source.map_or_else(|| Err("there is no source".into()), |source| source.fetch());
-                WorkerMessage::Input(Input::Keys(fetched))
-            },
-            |error| WorkerMessage::Input(Input::Keys(Err(error.message))),
         );
     }
 }
@@ -356,7 +347,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_limited_number_of_refused_connections_linger() {
+    fn the_number_of_lingering_connections_is_limited() {
         let limits = Limits { lingering: 2, linger_ms: 10, ..Limits::default() };
         let mut lingering = VecDeque::new();
         for (stream, now_ms) in [("a", 5), ("b", 6), ("c", 7)] {
