@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_gets_what_programs_expect_and_no_secret() {
+    fn a_server_gets_inherited_variables_and_no_secret() {
         let given = env(&[
             ("PATH", "/bin"),
             ("LC_CTYPE", "de_DE"),

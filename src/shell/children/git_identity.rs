@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_file_is_written_anew_and_old_ones_are_removed_at_the_limit() {
+    fn a_changed_file_is_rewritten_and_old_ones_are_removed_at_the_limit() {
         let scratch = Scratch::new();
         let dir = scratch.path().join("git");
         let path = store(&dir, "one").expect("it can be written");

@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_directory_must_be_ours_alone() {
+    fn only_its_owner_may_write_to_the_default_directory() {
         let scratch = Scratch::new();
         let dir = scratch.path().join("run");
         fs::create_dir(&dir).unwrap();
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_must_fit() {
+    fn the_length_of_a_path_is_limited() {
         let scratch = Scratch::new();
         let room = MOST_PATH_BYTES - scratch.path().as_os_str().len() - 1;
         assert!(open(&scratch.path().join("x".repeat(room))).is_ok());

@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_is_noticed_when_it_is_over() {
+    fn a_process_notices_that_it_was_stopped_and_continued() {
         let mut inner = Inner::start();
         inner.send_raw(rustix::process::Signal::STOP);
         inner.send_raw(rustix::process::Signal::CONT);

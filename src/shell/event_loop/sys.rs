@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn ticks_are_those_of_processes() {
+    fn boot_ticks_have_the_unit_of_process_start_times() {
         let before = boot_ticks();
         let mut child = std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
         let after = boot_ticks();

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_corrupt_file_is_put_aside() {
+    fn a_corrupt_file_is_renamed() {
         let scratch = Scratch::new();
         let path = scratch.put("auto-saved.json", "{\n\"rules\": [}");
         let saved = read(&path, MOST);

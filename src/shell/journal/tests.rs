@@ -379,7 +379,7 @@ fn a_log_without_a_readable_first_line_is_listed() {
 }
 
 #[test]
-fn an_id_is_a_plain_file_name_or_nothing() {
+fn an_id_must_be_a_plain_file_name() {
     let scratch = Scratch::new();
     let mut journal = scratch.open();
     let long = "x".repeat(129);

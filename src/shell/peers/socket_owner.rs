@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_connection_is_ours() {
+    fn a_connection_of_this_process_belongs_to_our_user() {
         let mut owners = SocketOwners::open();
         for (bind, connect) in
             [("127.0.0.1:0", "127.0.0.1"), ("[::1]:0", "::1"), ("[::]:0", "127.0.0.1"), ("[::]:0", "::ffff:127.0.0.1")]
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn without_netlink_nothing_is_known() {
+    fn without_netlink_the_owner_is_unknown() {
         let listener = listener("127.0.0.1:0").unwrap();
         let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (_stream, peer, local) = accepted(&listener);
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn another_user_is_another_user() {
+    fn a_connection_of_another_user_belongs_to_that_user() {
         let switch = ["--reuid=65534", "--regid=65534", "--clear-groups"];
         let able = Command::new("setpriv").args(switch).arg("true").status();
         if !able.is_ok_and(|status| status.success()) {

@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn size_is_limited() {
+    fn the_size_of_a_file_is_limited() {
         let scratch = Scratch::new();
         let file = scratch.put("a", "12345");
         assert_eq!(read_plain(&file, 5).expect("it fits").as_deref(), Some("12345"));

@@ -125,7 +125,7 @@ fn workers_flush_and_begin_parts_at_the_same_time() {
 }
 
 #[test]
-fn a_file_that_was_moved_away_is_begun_anew() {
+fn after_the_file_was_moved_away_a_new_one_is_begun() {
     let scratch = Scratch::new();
     let Opened { file, mut head, .. } = open(&scratch, 1_000_000);
     file.append(&line(&mut head, "one")).unwrap();

@@ -306,7 +306,7 @@ fn a_socket_of_another_user_is_no_tools_if_none_of_his_processes_is() {
 }
 
 #[test]
-fn a_chain_is_read_only_so_often() {
+fn a_broken_chain_is_read_a_limited_number_of_times() {
     let table = machine().with(30, row(5, 300)).with(31, holding(30, 301));
     for (broken, expected) in [(TRIES - 1, Descent::NoTool), (TRIES, Descent::Broken)] {
         let mut restless = Restless { table: table.clone(), looks: 0, broken };
@@ -387,7 +387,7 @@ fn many_subjects_are_found_in_one_pass() {
 }
 
 #[test]
-fn a_chain_is_followed_only_so_far() {
+fn the_length_of_a_chain_is_limited() {
     let chain = |length: u32| {
         let table =
             (0..length).fold(machine().with(1_000, row(5, 300)), |table, n| table.with(1_001 + n, row(1_000 + n, 300)));

@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_extensions_are_looked_at() {
+    fn the_number_of_extensions_is_limited() {
         let scratch = Scratch::new();
         for n in 0..=EXTENSIONS {
             let manifest = format!(r#"{{"name": "e{n}", "version": "1"}}"#);

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prompt_may_have_only_so_many_commands() {
+    fn the_number_of_shell_commands_in_a_prompt_is_limited() {
         use crate::limits::Limits;
         use crate::tool::tests::with_ctx;
         let harness = Harness::new();
