@@ -367,15 +367,14 @@ impl Core {
         }
         audit.pending = Vec::new();
         audit.written = audit.head.n;
-        let (held, ready) = std::mem::take(&mut audit.held).into_iter().partition(|(n, _)| *n > audit.written);
-        audit.held = held;
+        let written = audit.written;
+        let ready: Vec<(u64, Out)> = audit.held.extract_if(.., |(n, _)| *n <= written).collect();
         let (chain, Head { n, hash }) = (&audit.chain, &audit.head);
         if is_over {
             let text = format!("audit: chain {chain} ends with entry {n}, {hash}");
             self.out.push(Out::Log { level: Level::Info, text });
         }
         let recovered = audit.problem.take().is_some();
-        let ready: Vec<(u64, Out)> = ready;
         self.out.extend(ready.into_iter().map(|(_, out)| out));
         if recovered {
             let broken = self.tasks.iter().filter(|(_, loaded)| loaded.broken.is_some());

@@ -253,8 +253,6 @@ impl Core {
         };
         if note.body.is_last() {
             loaded.running.retain(|job| *job != note.job.at);
-        }
-        if note.body.is_last() {
             self.end_restore(&note.job.task, &note.body, now);
         }
         let input = decide::Input::Note { job: note.job.at, body: note.body, at: now.unix_ms };

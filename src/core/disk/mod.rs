@@ -101,10 +101,7 @@ impl Disk {
 
     /// Tasks that were loaded only to be closed, or could not be loaded.
     pub fn take_loaded_for_expiry(&mut self) -> Vec<TaskId> {
-        let (loading, done) =
-            std::mem::take(&mut self.loaded_for_expiry).into_iter().partition(|task| self.loading.contains_key(task));
-        self.loaded_for_expiry = loading;
-        done
+        self.loaded_for_expiry.extract_if(.., |task| !self.loading.contains_key(task)).collect()
     }
 
     /// Keeps a request until its workspace was checked or the latest task of its context was found. Returns its number.

@@ -35,7 +35,7 @@ pub(in crate::core) struct SentRequest {
 }
 
 impl Core {
-    /// Whether another instance works on the task, or the task's workspace is not here: this instance cannot go on with it.
+    /// Whether this instance cannot continue a task: another instance works on it, or its workspace is not here.
     pub(in crate::core) fn is_held_elsewhere(&self, loaded: &LoadedTask) -> bool {
         if self.settings.shared_store.is_none() {
             return false;
@@ -150,10 +150,7 @@ impl Core {
     }
 
     fn take_sent(&mut self, is_meant: impl Fn(&SentRequest) -> bool) -> Vec<SentRequest> {
-        let all = std::mem::take(&mut self.disk.sharing.sent);
-        let (meant, left) = all.into_iter().partition(is_meant);
-        self.disk.sharing.sent = left;
-        meant
+        self.disk.sharing.sent.extract_if(.., |sent| is_meant(sent)).collect()
     }
 
     /// Answers the requests that the owner of a task has decided. If the owner does not hold the task any more, carries out the undecided
@@ -306,13 +303,7 @@ impl Core {
     /// The task of a call that deletes it, if the task is not known here and has still to be looked for in the store.
     pub(super) fn deletion_to_look_up(&self, request: &Parked) -> Option<TaskId> {
         match &request.call {
-            Call::Delete { task }
-                if self.settings.shared_store.is_some()
-                    && !request.is_current
-                    && self.tasks.known.get(task).is_none() =>
-            {
-                Some(task.clone())
-            }
+            Call::Delete { task } if self.is_to_look_up(task, request) => Some(task.clone()),
             _ => None,
         }
     }
@@ -321,15 +312,16 @@ impl Core {
     pub(super) fn task_to_look_up(&self, request: &Parked, fault: &Fault) -> Option<TaskId> {
         match &fault.kind {
             FaultKind::TaskNotFound(task)
-                if self.settings.shared_store.is_some()
-                    && !request.is_current
-                    && self.tasks.known.get(task).is_none()
-                    && Needs::of(&request.call).task == Some(task) =>
+                if self.is_to_look_up(task, request) && Needs::of(&request.call).task == Some(task) =>
             {
                 Some(task.clone())
             }
             _ => None,
         }
+    }
+
+    fn is_to_look_up(&self, task: &TaskId, request: &Parked) -> bool {
+        self.settings.shared_store.is_some() && !request.is_current && self.tasks.known.get(task).is_none()
     }
 
     /// Looks for the latest task of the context that a new task is to continue. Returns the request if that was done or is not needed.

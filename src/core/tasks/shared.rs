@@ -273,9 +273,8 @@ impl Core {
 
     /// Refuses all requests that wait for this task: its log cannot be read.
     fn refuse_waiting(&mut self, task: &TaskId, error: &StoreError, now: Now) {
-        let all = std::mem::take(&mut self.disk.sharing.awaiting_catch_up);
-        let (failed, left): (Vec<_>, Vec<_>) = all.into_iter().partition(|waiting| waiting.task == *task);
-        self.disk.sharing.awaiting_catch_up = left;
+        let waiting = &mut self.disk.sharing.awaiting_catch_up;
+        let failed: Vec<AwaitingCatchUp> = waiting.extract_if(.., |waiting| waiting.task == *task).collect();
         let fault = error.clone().into_fault();
         for AwaitingCatchUp { request: Parked { caller, .. }, .. } in failed {
             self.connections.end_call(caller.conn);
@@ -286,11 +285,10 @@ impl Core {
 
     /// Carries out the requests that were received before the read that has ended was requested. Later ones wait for the next read.
     fn serve_caught_up(&mut self, task: &TaskId, now: Now) {
-        let all = std::mem::take(&mut self.disk.sharing.awaiting_catch_up);
-        let (read, left): (Vec<_>, Vec<_>) =
-            all.into_iter().partition(|waiting| waiting.task == *task && waiting.is_asked);
-        self.disk.sharing.awaiting_catch_up = left;
-        for AwaitingCatchUp { request, .. } in read {
+        let waiting = &mut self.disk.sharing.awaiting_catch_up;
+        let is_served = |waiting: &mut AwaitingCatchUp| waiting.task == *task && waiting.is_asked;
+        let served: Vec<AwaitingCatchUp> = waiting.extract_if(.., is_served).collect();
+        for AwaitingCatchUp { request, .. } in served {
             let conn = request.caller.conn;
             self.connections.end_call(conn);
             self.dispatch(Parked { is_current: true, ..request }, now);

@@ -81,9 +81,8 @@ impl Core {
     /// A shared store has deleted a task, or refused to: answers the callers. They have waited for that, because another instance may work
     /// on the task.
     pub(super) fn answer_deleting(&mut self, task: &TaskId, result: &Result<Removal, StoreError>, now: Now) {
-        let all = std::mem::take(&mut self.disk.sharing.deleting);
-        let (done, left): (Vec<_>, Vec<_>) = all.into_iter().partition(|(deleted, _)| deleted == task);
-        self.disk.sharing.deleting = left;
+        let deleting = &mut self.disk.sharing.deleting;
+        let done: Vec<(TaskId, Caller)> = deleting.extract_if(.., |(deleted, _)| deleted == task).collect();
         for (_, Caller { conn, form, .. }) in done {
             self.connections.end_call(conn);
             match result {
