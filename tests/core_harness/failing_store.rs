@@ -1,4 +1,4 @@
-//! A store in memory, whose disk can be told to fail, tear and lose power.
+//! A store in memory with injected faults: failed and torn writes, failed flushes, and power losses.
 
 #![allow(dead_code, reason = "not every test that includes this file uses all of it")]
 

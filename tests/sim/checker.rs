@@ -35,7 +35,7 @@ pub struct Checker<'a> {
     pub tally: &'a mut Tally,
     /// The disk was made to fail in this run, so responses may report it.
     pub disk_failed: bool,
-    /// The server was told to end.
+    /// The server is shutting down.
     pub ending: bool,
 }
 

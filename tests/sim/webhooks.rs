@@ -136,7 +136,7 @@ impl Webhooks {
         log.last().hooks.iter().all(|hook| hook.due.is_empty())
     }
 
-    /// Compares what arrived with the logs; each delivery has so many retries. Returns the number of registrations that received
+    /// Compares the deliveries that arrived with the logs; `retries` is the limit for each. Returns the number of registrations that received
     /// everything.
     pub fn check(&self, journals: &Journals, retries: u32) -> u64 {
         let mut complete = 0;

@@ -55,7 +55,7 @@ pub struct Node {
     pub host: usize,
     /// Tries every request until it is answered.
     pub patient: Instance<SimPort>,
-    /// Gives up at some time, as on behalf of a client that does not wait for ever.
+    /// Gives up after a while, as it does for a client that does not wait for ever.
     pub hasty: Instance<SimPort>,
     pub liveness: RefCell<Liveness>,
     pub is_ready: Cell<bool>,
@@ -111,7 +111,7 @@ impl Node {
         }
     }
 
-    /// What an operation gave, if it ended. Damage is never expected.
+    /// The result of an operation; None if it was interrupted. Damage violates an invariant.
     pub fn checked<T>(&self, result: Result<T, Halt>) -> Option<T> {
         if let Err(Halt::Damaged(why)) = &result {
             self.simulation().fail(format!("damaged: {why}"));

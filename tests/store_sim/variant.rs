@@ -5,23 +5,23 @@ use gemini_a2a::bucket::instance::{Rules, Times};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Variant {
     Whole,
-    /// Segments are deleted when they are joined; readers look into the joined ones.
+    /// Segments are deleted when they are joined; readers read the joined ones.
     SegmentsDeleted,
-    /// Who finds a number of an inbox taken uses the next one, without comparing the bytes.
+    /// A sender that finds a number of an inbox taken uses the next one, without comparing the bytes.
     InboxNotCompared,
-    /// Removal takes the log highest first, and the entry after it.
+    /// A removal deletes the log from its end, and the entry after the log.
     EntryLast,
     /// Deleted tasks are removed at once.
     NoGrace,
-    /// Nobody looks at the entry of a task.
+    /// The entry of a task is never checked.
     EntryNotChecked,
     /// The names of markers have no position.
     PlainMarkers,
-    /// A restart has the id of the start before it, and a log that names this id is not a won claim.
+    /// A restarted instance has the same id as before, and does not adopt a task whose log names this id as the owner.
     IdsReused,
-    /// Only the first half of that: what remains covers for it.
+    /// A restarted instance has the same id as before, and adopts such a task.
     IdsReusedAndAdopted,
-    /// Only the second half of that.
+    /// Ids are random, and an instance does not adopt such a task.
     NotAdopted,
     /// Tools are stopped when the segment that ends their turn is acknowledged, not before it is sent.
     StoppedLate,

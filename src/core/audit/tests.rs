@@ -46,7 +46,7 @@ fn journal(test: &TestCore, task: &TaskId) -> Vec<Record> {
     bytes.split_inclusive(|byte| *byte == b'\n').map(|line| Record::read(line.trim_ascii_end()).unwrap()).collect()
 }
 
-/// The model wants to run a command, somebody is asked, and it is answered and started.
+/// The model calls a tool; the call is asked about, approved and started.
 fn run_a_call(test: &mut TestCore, task: &TaskId, args: Value) -> Seq {
     let event = |event: Value| serde_json::from_value(event).expect("an event");
     let question = json!({"exec": {"title": "t", "command": "ls", "programs": ["ls"], "dir": "/w"}});
@@ -207,14 +207,14 @@ fn while_the_audit_cannot_be_written_nothing_starts_and_everything_can_be_read()
     assert!(test.jobs.is_empty(), "{:?}", test.jobs);
     assert_eq!(test.store.bytes(&task), before, "what the audit does not have is in no journal");
     assert!(test.core.audit_problem().is_some_and(|problem| problem.starts_with("The audit cannot be written")));
-    // Changes are refused, reading goes on.
+    // Changes are refused, and everything can be read.
     let answer = test.ask(Dialect::RPC_03, Call::Say(say("more", Protocol::V03)));
     assert!(answer["error"]["message"].as_str().is_some_and(|text| text.contains("audit")), "{answer}");
     let health = test.ask(Dialect::RPC_03, Call::Health);
     assert!(health.to_string().contains("The audit cannot be written"), "{health}");
     let listed = test.ask(Dialect::REST_10, Call::Briefs);
     assert!(listed.to_string().contains(task.as_str()), "{listed}");
-    // When it can be written again, everything goes on.
+    // When the audit can be written again, work continues.
     test.store.fail_audit(0);
     test.later(test.limits.store_retry_ms);
     test.later(test.limits.store_retry_ms);

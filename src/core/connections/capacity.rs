@@ -107,7 +107,7 @@ mod tests {
             assert_eq!(connect(&mut test, Peer::Stranger), None);
         }
         test.turns();
-        assert_eq!(test.notices.len(), 1, "the log is not told of each: {:?}", test.notices);
+        assert_eq!(test.notices.len(), 1, "not every refusal is logged: {:?}", test.notices);
         assert!(test.notices[0].contains("other users of this machine have 3 connections open"));
         // Public paths are served.
         assert!(answered(&mut test, strangers[0]).starts_with("HTTP/1.1 200"));
@@ -196,7 +196,7 @@ mod tests {
         test.later(test.limits.head_ms);
         assert_eq!(test.closing(), [(silent, Close::Orderly)]);
         test.later(test.limits.stall_ms - test.limits.head_ms);
-        assert_eq!(test.closing(), [(stopped, Close::Reset)], "the socket is told first");
+        assert_eq!(test.closing(), [(stopped, Close::Reset)], "the socket first gets a close frame");
         test.later(test.limits.stall_ms);
         assert_eq!(test.closing(), [(socket, Close::Reset)]);
         test.later(test.limits.idle_ms);

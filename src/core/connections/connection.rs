@@ -78,7 +78,7 @@ pub struct Conn {
     /// The address of the other end, and of the client of the last request, which may be behind a proxy.
     pub address: Option<IpAddr>,
     pub client_address: Option<IpAddr>,
-    /// Who makes the request that is being read or served, if that is known.
+    /// The sender of the request that is being read or served, if it is known.
     pub principal: Option<Arc<Principal>>,
     /// Whether the head of the request that is being read was checked, and whether its client waits to be asked for the body.
     is_checked: bool,
@@ -167,7 +167,7 @@ pub struct Handshake {
     pub connection: Option<String>,
 }
 
-/// Who uses a connection, and since when, in Unix milliseconds.
+/// The client that uses a connection, and since when, in Unix milliseconds.
 pub struct Client {
     pub by: Source,
     pub since: u64,

@@ -299,7 +299,7 @@ mod tests {
             assert_eq!(waiting_output(&core, *key), "", "there is room for them");
         }
 
-        // It is full. Who goes on is turned back, with its memory; that makes room for the others.
+        // The budget is used up. A request that grows further is refused, which frees its memory for others.
         core.received(held[2], &[0x00, 0x80 | 1, 0, 0, 0, 0, b'x'], NOW);
         let hung_up = waiting_output(&core, held[2]);
         assert!(hung_up.ends_with("\u{3}\u{fffd}too busy: connect and send it again"), "{hung_up:?}");
@@ -313,7 +313,7 @@ mod tests {
         core.check();
     }
 
-    /// Limits of a server with a memory budget of which so many bytes are counted.
+    /// Limits of a server with a memory budget that allows this many counted bytes.
     fn with_memory(counted: usize) -> Limits {
         Limits { memory: Some(1), output_bytes_total: counted, ..Limits::default() }
     }

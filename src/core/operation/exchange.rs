@@ -18,11 +18,11 @@ words! {
         Stalled = "stalled",
         /// The peer sent nothing.
         Idle = "idle",
-        /// Its credential is no longer valid.
+        /// Its credential was revoked or changed, or has expired.
         Revoked = "revoked",
-        /// A limit was reached, or the server could not go on with it.
+        /// A limit was reached, or the server could not continue it.
         Limit = "limit",
-        /// The server ends.
+        /// The server shuts down.
         Drain = "drain",
     }
 }

@@ -92,7 +92,7 @@ mod tests {
         test.core.input(Input::NoThreads(None), test.now);
         test.core.input(Input::Probed(Err(StoreError::new("full"))), test.now);
         assert_eq!(ask(&mut test, "/ready"), r#"503 {"ready":false,"why":["store"]}"#);
-        assert!(!test.core.has_store(), "a service manager is not told that the server is ready");
+        assert!(!test.core.has_store(), "the service manager gets no report that the server is ready");
         assert_eq!(ask(&mut test, "/live"), r#"200 {"live":true}"#);
         assert_eq!(
             ask(&mut test, "/health"),

@@ -16,7 +16,7 @@ pub struct Subscription {
     pub conn: Key,
     pub view: View,
     pub form: Form,
-    /// What is put around each body: made once.
+    /// The bytes before each body: made once.
     pub prefix: Vec<u8>,
     /// Everything up to here has been sent.
     pub cursor: Seq,
@@ -34,7 +34,7 @@ pub struct Subscription {
     pub first: Option<First>,
     /// The length of an answer or a first frame that is encoded and not queued yet, or the memory that is reserved for it.
     pub encoded_bytes: usize,
-    /// What a reader has that is behind the events in memory.
+    /// The position and the page of a reader that is behind the events in memory.
     pub cold: Option<Cold>,
     /// Events that its client caused and is not shown.
     pub hidden: Vec<Seq>,

@@ -80,7 +80,7 @@ impl Core {
         Some(key)
     }
 
-    /// The same for a prompt.
+    /// Answers a prompt with the task as it is now, once that is on disk.
     pub(in crate::core) fn answer_prompt(
         &mut self,
         caller: &Caller,

@@ -344,7 +344,7 @@ impl Core {
         for call in calls {
             let (call, option) = (call.clone(), Choice::Cancel.word().to_owned());
             let said = answer(Pick { call, option, edited: None, answers: None, seen: None });
-            // Somebody may have answered it in the meantime.
+            // Another client may have answered it meanwhile.
             let _ = self.drive(task, Input::Say { said, by: by.clone() }, now);
         }
     }

@@ -28,7 +28,7 @@ pub(in crate::core) fn outside_roots(path: &str) -> String {
     )
 }
 
-/// Who makes a call, and how it is answered.
+/// The sender of a call, and the connection and form of the answer.
 #[derive(Clone, Debug)]
 pub struct Caller {
     pub conn: Key,

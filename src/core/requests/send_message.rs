@@ -195,7 +195,7 @@ impl Core {
     /// The task of a slash command is shown in the session in which it was typed.
     fn show_in_session(&mut self, caller: &Caller, task: &TaskId) {
         let until = Until { turn: 0, floor: Seq(0), ends: Ends::WithTask };
-        // The command line is not shown to whoever typed it.
+        // The command line is not shown to the client that sent it.
         let mut sub = self.sub(caller, task, self.tasks[task].state.seq.next(), until);
         sub.role = Role::Watch;
         self.subscribe(sub);

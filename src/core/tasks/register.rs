@@ -183,7 +183,7 @@ mod tests {
         for task in ["old", "new"] {
             register.remove(&task.into());
         }
-        // While it runs: what the other clock says is no step, and neither is a step of a day.
+        // While the server runs, an advance of both clocks is no step, nor is a step of a day.
         let day = CLOCK_STEP_MS;
         register.insert("t".into(), brief(TaskState::InputRequired, year + 50));
         assert!(!register.read_clocks(now(9 * day, year + 9 * day)));
@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(register.next(), Some(year + 150), "its time is later than that");
         assert!(register.read_clocks(now(9 * day + 10, year + 10 * day)));
         assert_eq!(register.next(), Some(year + 10 * day + 100));
-        // A task is told the time as if the clock had not been set: here it has waited for 20 ms before and 30 ms since.
+        // The time for a task is that of a clock which was not set: here it has waited for 20 ms before and 30 ms since.
         assert_eq!(register.time_for(year + 20, year + 10 * day + 30), year + 50);
         assert_eq!(register.time_for(year + 11 * day, year + 12 * day), year + 12 * day);
     }

@@ -192,7 +192,7 @@ fn every_call_is_refused_without_its_right_and_changes_nothing() {
             let both = auto || matches!(call, Call::Execute(_));
             let mut rights: Vec<Right> = right.into_iter().collect();
             rights.extend((both && wanted == Some(Right::Approve)).then_some(Right::Prompt));
-            // Whoever opens the session looks at it.
+            // A client that opens the session also views it.
             let opens = matches!(call, Call::Session | Call::Open(Open::Live));
             rights.extend(opens.then_some(Right::View));
             test.principal = principal("ann", &rights);

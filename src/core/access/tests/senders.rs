@@ -235,7 +235,7 @@ fn a_changed_rate_holds_at_once() {
     assert_eq!(server.ask(&get("/tasks", &bearer("laptop"))).status, 200);
     let mut slow = credential("laptop", "ann", &["view", "prompt", "approve"]);
     slow["rate"] = json!({"calls_per_minute": 1});
-    // Somebody is connected, so the file is looked at.
+    // While a client is connected, the file is checked for changes.
     server.connect();
     server.change(&[slow.clone()]);
     assert_eq!(server.ask(&get("/tasks", &bearer("laptop"))).status, 200);

@@ -8,7 +8,7 @@ use crate::core::operation::exchange::Shape;
 use crate::wire::http1::{self, Framing};
 use crate::wire::sse;
 
-/// One event, in pieces: the payload is shared with other readers, the rest is this one's.
+/// One event, in pieces: the body is shared with other readers; the prefix and the suffix belong to this one.
 pub struct Line<'a> {
     pub name: Option<&'static str>,
     pub seq: Option<Seq>,
@@ -39,7 +39,7 @@ impl Conn {
         self.since = now.mono_ms;
     }
 
-    /// One event of a stream.
+    /// Sends one event of a stream.
     pub fn event(&mut self, line: &Line<'_>, now: Now) {
         let payload = line.prefix.len() + line.body.len() + line.suffix.len();
         if self.output.is_empty() {
@@ -95,8 +95,8 @@ impl Conn {
         }
     }
 
-    /// A notice that is no event. On an event stream it is a comment, because clients take every event for one of the task and some
-    /// end with an unknown one; on a socket it is `frame`, which its dialect distinguishes.
+    /// Sends a notice that is no event. On an event stream it is a comment, because clients treat every event as one of the task and some
+    /// end at an unknown one; on a socket it is `frame`, which is marked in its dialect.
     pub fn notice(&mut self, text: &str, frame: &Shared, now: Now) {
         match self.activity {
             Activity::Streaming { framing, .. } => {

@@ -82,7 +82,7 @@ fn stuck() -> (TestCore, TaskId, JobId) {
     (test, task, job)
 }
 
-/// What one turn of the loop answers a call with.
+/// The answer that a call gets within one turn of the loop.
 fn answered_in_a_turn(test: &mut TestCore, dialect: &'static Dialect, call: Call) -> String {
     let conn = test.begin_ask(dialect, call);
     test.turn();
@@ -272,7 +272,7 @@ fn streams(test: &mut TestCore, task: &TaskId) -> Vec<(&'static str, Key, &'stat
     all
 }
 
-/// What waits for a connection, without the frames' heads that are no text.
+/// The output that waits for a connection, without the heads of frames, which are no text.
 fn taken(test: &mut TestCore, key: Key) -> String {
     let slices = test.core.slices(key);
     let bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.to_vec()).collect();

@@ -222,7 +222,7 @@ fn model_end(body: &NoteBody) -> Option<(&'static str, Option<Usage>)> {
     }
 }
 
-/// The same for a call.
+/// The error, empty if there is none, of a tool call that ends with this note.
 fn tool_end(body: &NoteBody) -> Option<&'static str> {
     match body {
         NoteBody::Ended(RunEnd::Ended(ending)) | NoteBody::Edited { ending, .. } => Some(labels::tool_error(ending)),

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl Core {
-    /// Somebody asks for the metrics.
+    /// Carries out the call that reads the metrics.
     pub(in crate::core) fn scrape(&mut self, caller: &Caller) -> Result<(), Fault> {
         self.connections.begin_call(caller.conn);
         self.out.push(Out::Scrape(Arc::new(caller.clone())));

@@ -41,7 +41,7 @@ fn leave_cancel(test: &mut TestCore, task: &TaskId, n: u64, by: Source) -> bool 
     leave(test, task, n, by, InboxCall::Cancel)
 }
 
-/// The same with any request.
+/// Another instance leaves a request, which has the number `n`. Returns whether it took effect.
 fn leave(test: &mut TestCore, task: &TaskId, n: u64, by: Source, call: InboxCall) -> bool {
     let request = InboxRequest { request: format!("r-{n}").into(), at: 1, by, call };
     let request = Ok(Some(InboxEntry { n, request: crate::base::json::bytes(&request).into() }));

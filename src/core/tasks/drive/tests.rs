@@ -18,7 +18,7 @@ fn shared() -> TestCore {
     test
 }
 
-/// Sends a prompt to a store that does not answer for now.
+/// Sends a prompt while the store does not answer.
 fn prompt_held(test: &mut TestCore) -> Key {
     test.holds_loads = true;
     let conn = test.begin_ask(Dialect::RPC_03, Call::Say(say("go", Protocol::V03)));
@@ -26,7 +26,7 @@ fn prompt_held(test: &mut TestCore) -> Key {
     conn
 }
 
-/// The store answers the requests that it has been asked.
+/// The store answers the waiting syncs with an error.
 fn answer(test: &mut TestCore, error: impl Fn() -> StoreError) {
     for request in std::mem::take(&mut test.loads) {
         assert!(matches!(request, StoreRequest::Sync { .. }), "{request:?}");
@@ -94,7 +94,7 @@ fn a_task_that_another_instance_has_claimed_is_unloaded() {
     assert!(shown.contains("\"kind\":\"task\""), "{shown}");
 }
 
-/// The parent's last events are not shown, so whoever reads the new task elsewhere might not find them.
+/// Otherwise another instance that reads the new task might not find the last events of its parent.
 #[test]
 fn a_task_is_synced_after_the_task_that_it_continues() {
     let mut test = shared();
@@ -165,7 +165,7 @@ fn an_idle_task_is_read_again_for_every_request() {
     assert!(test.take(conn).contains("\"kind\":\"task\""));
 }
 
-/// Nobody is shown the cancellation before the store has it, but what runs ends at once.
+/// The cancellation is not shown before the store has it, but jobs are stopped at once.
 #[test]
 fn a_cancel_stops_jobs_while_the_store_does_not_answer() {
     let mut test = shared();

@@ -81,7 +81,7 @@ fn a_list_without_pages_shows_only_the_newest_tasks() {
     }
     let list: Value = serde_json::from_str(&http(&mut test, "GET /tasks", &Value::Null)).expect("JSON");
     assert_eq!(list["tasks"].as_array().map(Vec::len), Some(2));
-    assert_eq!(list["totalSize"], 3, "who is shown a part is told so");
+    assert_eq!(list["totalSize"], 3, "a client that gets a part is told so");
     let key = test.core.opened(Peer::SameUser, test.now);
     let ask = b"GET /v1/tasks HTTP/1.1\r\nHost: localhost\r\n\r\n";
     test.core.received(key, ask, test.now);
