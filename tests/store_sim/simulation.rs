@@ -101,7 +101,7 @@ impl Simulation {
     // Random.
 
     pub fn below(&self, limit: u64) -> u64 {
-        self.chance.borrow_mut().next() % limit.max(1)
+        self.chance.borrow_mut().within(0, limit.max(1) - 1)
     }
 
     /// Both included.

@@ -10,7 +10,7 @@ impl Random {
     }
 
     /// SplitMix64.
-    pub fn next(&mut self) -> u64 {
+    fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -20,17 +20,17 @@ impl Random {
 
     /// 0 to `n` - 1.
     pub fn below(&mut self, n: usize) -> usize {
-        (self.next() % n.max(1) as u64) as usize
+        (self.next_u64() % n.max(1) as u64) as usize
     }
 
     /// `low` to `high`, both included.
     pub fn within(&mut self, low: u64, high: u64) -> u64 {
-        low + self.next() % (high - low + 1)
+        low + self.next_u64() % (high - low + 1)
     }
 
     /// True with a probability of `n` percent.
     pub fn percent(&mut self, n: u64) -> bool {
-        self.next() % 100 < n
+        self.next_u64() % 100 < n
     }
 
     /// One element; none of an empty slice.
@@ -48,7 +48,7 @@ impl Random {
 
     /// One of several values, each with its weight.
     pub fn weighted<T: Copy>(&mut self, from: &[(u64, T)]) -> T {
-        let mut remaining = self.next() % from.iter().map(|(weight, _)| weight).sum::<u64>();
+        let mut remaining = self.next_u64() % from.iter().map(|(weight, _)| weight).sum::<u64>();
         for (weight, what) in from {
             if remaining < *weight {
                 return *what;
