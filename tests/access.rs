@@ -201,7 +201,10 @@ fn only_public_routes_answer_without_a_credential() {
         }
     }
     assert_eq!(client_without_token.get("/health").json(), json!({ "status": "healthy" }));
-    assert!(token_server.client(0).get("/health").json()["totalTasks"].is_number(), "with a credential it is whole");
+    assert!(
+        token_server.client(0).get("/health").json()["totalTasks"].is_number(),
+        "a client with a credential gets the whole report"
+    );
 }
 
 #[test]
@@ -244,7 +247,7 @@ fn every_form_of_a_credential_is_accepted_on_every_kind_of_request() {
         );
     }
     let in_url = format!("/tasks?token={token}&access_token={token}&key={token}");
-    assert_eq!(token_server.client_without_token().get(&in_url).status(), 401, "a secret in the address is not read");
+    assert_eq!(token_server.client_without_token().get(&in_url).status(), 401, "a secret in the URL is not read");
 }
 
 fn base64(text: &str) -> String {
@@ -300,7 +303,7 @@ fn each_right_allows_what_it_says_and_nothing_else() {
     assert_eq!(
         send(&mut token_server.client(2), "yes", json!({ "taskId": asked })).status(),
         200,
-        "approve alone may answer"
+        "the right `approve` alone allows answers"
     );
     assert!(token_server.server.workspace().join("hello.txt").exists());
     assert_eq!(token_server.client(3).request("GET", &format!("/tasks/{asked}"), &[], b"").status(), 200);
@@ -483,7 +486,7 @@ fn a_rotated_token_is_accepted_for_its_overlap() {
         token_server.client_without_token().request("GET", "/tasks", &[("Authorization", &bearer)], b"").status()
     };
     eventually("the new token is known", || (status(&new) == 200).then_some(()));
-    assert_eq!(status(&token_server.tokens[0]), 200, "the former one is too");
+    assert_eq!(status(&token_server.tokens[0]), 200, "the former token is accepted, too");
     let newest = token(token_server.state.path(), &["rotate", "b"]);
     eventually("the new token is known", || (status(&newest) == 200).then_some(()));
     // The earlier attempts count as wrong credentials.
@@ -498,7 +501,7 @@ fn an_unreadable_credentials_file_changes_nothing_and_is_reported() {
     fs::write(&path, "{").expect("it is ours");
     let mut client = token_server.client(0);
     eventually("it is noticed", || (client.get("/ready").json()["why"] == json!(["credentials"])).then_some(()));
-    assert_eq!(client.get("/tasks").status(), 200, "the former credentials hold");
+    assert_eq!(client.get("/tasks").status(), 200, "the former credentials are still used");
     assert!(token_server.server.output().contains("the credentials file was changed and is not used"));
     fs::remove_file(&path).expect("it is ours");
     token(token_server.state.path(), &["add", "c", "--rights", "view"]);

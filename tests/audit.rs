@@ -140,7 +140,7 @@ fn a_turn_is_recorded_with_who_did_what() {
     assert_eq!(of("created")["what"]["workspace"], json!(fixture.server.workspace().canonicalize().unwrap()));
     assert_eq!(of("prompted")["what"]["bytes"], json!("SHELL echo fake > ran.txt".len()));
     let text = String::from_utf8(fixture.bytes()).expect("text");
-    assert!(!text.contains("fake"), "neither the secret nor the prompt is in it");
+    assert!(!text.contains("fake"), "the audit has neither the secret nor the prompt");
     assert_eq!((mode(&fixture.file()), mode(&fixture.server.state_dir().join("audit"))), (0o600, 0o700));
     // The server's log contains the hash of the last line.
     fixture.terminate();
@@ -371,7 +371,7 @@ fn a_tool_that_prompts_the_agent_is_refused_and_recorded() {
     assert_eq!(refused.len(), 1, "{refused:?}");
     assert_eq!(refused[0]["what"], json!({ "reason": "tool", "count": 1 }));
     let tasks = fixture.entries().into_iter().filter(|entry| entry["kind"] == "created").count();
-    assert_eq!(tasks, 1, "nothing but its own");
+    assert_eq!(tasks, 1, "there is only the task of the client");
 }
 
 /// After the audit file was moved away, SIGHUP makes the server continue the chain in a new file.
@@ -389,7 +389,7 @@ fn a_hangup_opens_the_audit_again_and_the_chain_goes_on() {
     let read = |path: &Path| entries(&std::fs::read(path).expect("an audit"));
     let begun = eventually("an entry in the new file", || read(&file).first().cloned());
     let last = read(&moved).last().cloned().expect("an entry");
-    assert_eq!(begun["prev"], last["hash"], "the chain goes on");
+    assert_eq!(begun["prev"], last["hash"], "the chain continues in the new file");
     assert_eq!(begun["n"].as_u64(), last["n"].as_u64().map(|n| n + 1));
     let both = [moved.to_str().expect("a name"), file.to_str().expect("a name")];
     assert!(fixture.audit_ok(&["verify", both[0], both[1]]).contains("head"));

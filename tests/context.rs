@@ -57,7 +57,7 @@ fn a_fallback_model_is_asked_once_after_the_time_for_retries() {
     ]);
     let busy = || model_fails(ModelErrorKind::Busy { after_ms: None });
     let case = given(log.clone()).when(note_at(6, busy(), 120_001)).then(&[failed(1, "no luck")], &[]);
-    assert_eq!(&*case.state.model, "gemini-2.5-flash", "it is named from the fallback on");
+    assert_eq!(&*case.state.model, "gemini-2.5-flash", "later requests name the fallback model");
     let early = given(log).decide(note_at(6, busy(), 100_000)).expect("a worker is not refused");
     assert!(matches!(early.events[..], [Event::BackedOff { tries: Tries { failed: 1, since: 1, .. }, .. }]));
 }
@@ -126,7 +126,7 @@ fn a_conversation_that_the_model_cannot_read_is_summarised_once_and_then_refused
         other => panic!("{other:?}"),
     };
     assert_eq!(compact_at(&given(thinking("m")), 3), Some(524_288));
-    assert_eq!(compact_at(&case, 5), None, "it has just been done");
+    assert_eq!(compact_at(&case, 5), None, "the conversation has just been summarised");
     case.when(note(5, too_long())).then(&[failed(1, "no luck")], &[]);
     let error = ModelError { kind: ModelErrorKind::Fatal, message: "no".into() };
     begun()
@@ -202,7 +202,7 @@ fn a_user_may_ask_for_a_summary_which_is_a_turn_of_its_own() {
     let failed = begun()
         .when(note(8, NoteBody::Compacted(Err(error))))
         .then(&[Event::CompactionFailed { reason: "no".into() }, ended], &[]);
-    assert!(!failed.state.incompressible, "it is still done when it is necessary");
+    assert!(!failed.state.incompressible, "a necessary summary is still made");
     let restarted = begun().decide(Input::Restored).expect("a restart is never refused");
     assert!(matches!(&restarted.events[..], [Event::TurnEnded { turn: 2, end: End::Interrupted(_), by: None }]));
 }

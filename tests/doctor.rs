@@ -324,7 +324,7 @@ fn an_mcp_server_that_works_is_connected() {
     let entry = json!({"command": "python3", "args": [script], "env": {"HEARD": heard}});
     let patient = patient.settings(&server(&entry));
     patient.expect(0, "ok    MCP server:", "one is connected");
-    assert!(std::fs::read_to_string(&heard).expect("it was started").contains("initialize"));
+    assert!(std::fs::read_to_string(&heard).expect("the MCP server was started").contains("initialize"));
     // Nothing is started in a folder that is not trusted.
     let mut untrusted = Doctor::without_faults();
     let heard = untrusted.program.dir.folder("heard").join("all");
@@ -332,7 +332,7 @@ fn an_mcp_server_that_works_is_connected() {
     untrusted.args.retain(|arg| arg != "--trust-workspace");
     let untrusted = untrusted.settings(&server(&entry));
     untrusted.expect(0, "warn  MCP server: one:", "--trust-workspace");
-    assert!(!heard.exists(), "it was started");
+    assert!(!heard.exists(), "the MCP server was started");
 }
 
 /// The lines of `doctor` in a pseudo-terminal with this `TERM`, size and answers to queries.

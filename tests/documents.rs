@@ -210,7 +210,7 @@ fn ends_of_calls(examples: &Examples, developer: &Developer, server: &Server) {
     let refusal = json!({ "tool_call_id": call, "selected_option_id": "cancel" });
     let done = developer.answer(&received, refusal);
     examples.among("3.2 tool call, cancelled", unnamed(done.iter().map(data)));
-    assert_eq!(file(server, "notes.txt"), None, "its execution is skipped");
+    assert_eq!(file(server, "notes.txt"), None, "the refused call is not executed");
 }
 
 fn slash_commands(examples: &Examples, client: &mut Client) {
@@ -312,7 +312,7 @@ fn the_task_server() {
     let completed = examples.among("event tool_call_update, completed", names(&received));
     let end = examples.among("event state_change", names(&received));
     assert!(text < requested && requested < executing && executing < completed);
-    assert_eq!(end, received.len() - 1, "the stream ends with it");
+    assert_eq!(end, received.len() - 1, "the stream ends with this event");
     let thought = examples.among("THOUGHT payload", names(&received));
     let summary = examples.among("THOUGHT_SUMMARY payload", names(&received));
     assert!(thought < summary);
@@ -354,7 +354,7 @@ fn the_requirements_of_the_session_endpoint() {
     let card = client.get("/.well-known/agent-card.json");
     assert_eq!(card.status(), 200);
     let refused = client.get("/ws");
-    assert_eq!(refused.status(), 426, "a socket, and nothing else");
+    assert_eq!(refused.status(), 426, "the endpoint only accepts WebSockets");
     assert_eq!(refused.head.field("connection"), Some("Upgrade"));
     assert_eq!(refused.head.field("upgrade"), Some("websocket"));
 
@@ -463,7 +463,7 @@ fn kebab(client: &Client, body: &Value) -> Vec<Value> {
     assert!(events.head().is_event_stream());
     events
         .map(|event| {
-            assert_eq!(event.name, None, "this dialect names no events");
+            assert_eq!(event.name, None, "events of this dialect have no SSE names");
             event.json
         })
         .collect()

@@ -150,11 +150,19 @@ fn a_token_names_a_subject_and_a_credential_wins_over_it() {
     let task = fixture.send(&[(HEADER, &ann)]);
     assert_eq!(task.status(), 200, "{}", task.text());
     let total = |fields: &[(&str, &str)]| fixture.get(fields).json()["totalSize"].clone();
-    assert_eq!((total(&[(HEADER, &ann)]), total(&[(HEADER, &bob)])), (json!(1), json!(0)), "each has its own tasks");
-    assert_eq!(fixture.send(&[(HEADER, &bob)]).status(), 403, "bob may only look");
+    assert_eq!(
+        (total(&[(HEADER, &ann)]), total(&[(HEADER, &bob)])),
+        (json!(1), json!(0)),
+        "each subject has its own tasks"
+    );
+    assert_eq!(fixture.send(&[(HEADER, &bob)]).status(), 403, "bob has only the right `view`");
     assert_eq!(fixture.get(&[(HEADER, &eve)]).status(), 403, "eve has no right");
     assert_eq!(fixture.get(&[(HEADER, &other.token("ann@example.com"))]).status(), 401, "forged");
-    assert_eq!(fixture.get(&[("Authorization", &format!("Bearer {ann}"))]).status(), 401, "in another field");
+    assert_eq!(
+        fixture.get(&[("Authorization", &format!("Bearer {ann}"))]).status(),
+        401,
+        "a token in another field is ignored"
+    );
     let bearer = format!("Bearer {}", fixture.credential);
     let both = [(HEADER, ann.as_str()), ("Authorization", &bearer)];
     assert_eq!(total(&both), 0, "the tasks of cara");
@@ -170,7 +178,7 @@ fn a_token_names_a_subject_and_a_credential_wins_over_it() {
     let line = eventually("the prompt in the audit", audited);
     assert_eq!(line["who"]["identity"], "ann@example.com", "whom the proxy names is audited: {line}");
     let wrong = [(HEADER, ann.as_str()), ("Authorization", "Bearer ga2a_cara_wrong")];
-    assert_eq!(fixture.get(&wrong).status(), 401, "a wrong credential is not made good by a token");
+    assert_eq!(fixture.get(&wrong).status(), 401, "a wrong credential is refused even with a valid token");
     for token in [&ann, &bob] {
         assert!(!fixture.server.output().contains(token.as_str()));
         let found = Command::new("grep").args(["-rF", token]).arg(fixture.state.path()).output().expect("grep");
@@ -216,7 +224,7 @@ fn a_ticket_of_a_subject_opens_one_socket() {
     assert_eq!([open(&of_ann), open(&of_ann)], ["101", "401"], "once");
     let last = of_ann.len() - 1;
     let forged = format!("{}{}", &of_ann[..last], if of_ann.ends_with('A') { "Q" } else { "A" });
-    assert_eq!(open(&forged), "401", "it was changed");
+    assert_eq!(open(&forged), "401", "a changed ticket");
 }
 
 /// A token with a defect is refused, and the audit records each refusal.
@@ -274,7 +282,7 @@ fn new_keys_are_fetched_and_unknown_ones_do_not_flood_the_source() {
     for _ in 0..20 {
         assert!(matches!(fixture.get(&[(HEADER, &of_new)]).status(), 401 | 429));
     }
-    assert_eq!(source.fetches.load(Ordering::SeqCst), 1, "they were fetched less than a minute ago");
+    assert_eq!(source.fetches.load(Ordering::SeqCst), 1, "the keys were fetched less than a minute ago");
     source.publish(new.keys());
     let pid = Pid::from_raw(fixture.server.pid() as i32).expect("a process");
     kill_process(pid, Signal::HUP).expect("our own server");
@@ -293,6 +301,6 @@ fn without_keys_tokens_are_refused_and_the_server_is_not_ready() {
         eventually("a fetch", || (source.fetches.load(Ordering::SeqCst) > 0).then_some(()));
         assert_eq!(fixture.ready(), json!({"ready": false, "why": ["identity"]}));
         let bearer = format!("Bearer {}", fixture.credential);
-        assert_eq!(fixture.get(&[("Authorization", &bearer)]).status(), 200, "credentials do not need them");
+        assert_eq!(fixture.get(&[("Authorization", &bearer)]).status(), 200, "credentials work without the keys");
     }
 }

@@ -110,7 +110,7 @@ fn a_request_id_is_echoed_and_the_same_in_log_and_error() {
     assert_eq!(refused.json()["data"]["requestId"], "r-long");
     assert_eq!(fixture.access_line(&log, "r-long")["status"], 413);
     let text = fs::read_to_string(&log).expect("a log");
-    assert!(!text.contains("secret"), "no query");
+    assert!(!text.contains("secret"), "the log has no query");
     assert!(fixture.server.output().contains("request get none from a client (a2a-0.3), request id r-rpc"));
 }
 
@@ -264,7 +264,7 @@ fn metrics_are_valid_and_their_labels_are_from_closed_sets_after_random_requests
     let count = |name: &str, labels: &[(&str, &str)]| metrics.value(name, labels);
     assert!(count("http_server_request_duration_seconds_count", &[]) >= 1_002.0);
     assert!(count("http_server_request_duration_seconds_count", &[("http_route", "other")]) > 50.0);
-    assert_eq!(count("http_server_active_requests", &[]), 1.0, "the scrape itself");
+    assert_eq!(count("http_server_active_requests", &[]), 1.0, "the request for the metrics itself");
     let tool =
         |name| count("gen_ai_execute_tool_duration_seconds_count", &[("gen_ai_tool_name", name), ("error_type", "")]);
     assert_eq!((tool("run_shell_command"), tool("write_file")), (1.0, 1.0));

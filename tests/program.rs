@@ -51,14 +51,14 @@ fn commands() -> Commands {
     };
     let mut commands = Commands::built_in();
     let added = commands.register(greet.clone(), Box::new(run));
-    assert!(added.is_ok(), "nothing else is called so");
+    assert!(added.is_ok(), "no other command has this name");
     let again = commands.register(greet, Box::new(run));
-    assert!(again.is_err(), "nothing that is there is replaced");
+    assert!(again.is_err(), "a built-in command is not replaced");
     let mut relay = Spec::new("relay", "Prompts the server from a process of its own.");
     relay.arguments.push(Argument { name: "url".into(), description: "The server.".into(), required: true });
-    assert!(commands.register(relay, Box::new(relayed)).is_ok(), "nothing else is called so");
+    assert!(commands.register(relay, Box::new(relayed)).is_ok(), "no other command has this name");
     let fail = Spec::new("fail", "Panics in a worker.");
-    assert!(commands.register(fail, Box::new(|_| panic!("of a worker"))).is_ok(), "nothing else is called so");
+    assert!(commands.register(fail, Box::new(|_| panic!("of a worker"))).is_ok(), "no other command has this name");
     commands
 }
 

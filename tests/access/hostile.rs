@@ -56,19 +56,19 @@ fn a_used_or_changed_ticket_is_refused() {
     assert_eq!(
         open(&client_without_token, &first, &[("Origin", "https://other.example")]),
         403,
-        "another page shows it"
+        "a page of another origin uses the ticket"
     );
-    assert_eq!(open(&client_without_token, &first, &page[..1]), 401, "its own page is too late");
+    assert_eq!(open(&client_without_token, &first, &page[..1]), 401, "the ticket is void after that");
     let second = ticket();
     assert_eq!(open(&client_without_token, &second, &page[..1]), 101);
-    assert_eq!(open(&client_without_token, &second, &page[..1]), 401, "it is shown again");
+    assert_eq!(open(&client_without_token, &second, &page[..1]), 401, "a ticket is for one connection");
     let third = ticket();
     let longer = format!("{}{}", &third[..40], third[40..].replace(['A', 'B', 'C'], "D"));
-    assert_eq!(open(&client_without_token, &longer, &page[..1]), 401, "it was changed");
+    assert_eq!(open(&client_without_token, &longer, &page[..1]), 401, "a changed ticket");
     let listed = client_without_token.bytes("GET", "/tasks", &[("Authorization", &format!("Bearer {third}"))], b"");
     let mut conn = client_without_token.raw();
     conn.send(&listed).expect("it is sent");
-    assert_eq!(conn.response(Side::Response).expect("it is answered").status(), 401, "it is no token");
+    assert_eq!(conn.response(Side::Response).expect("it is answered").status(), 401, "a ticket in place of a token");
     audited_refusal(token_server.state.path(), "credential");
 }
 

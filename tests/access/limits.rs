@@ -41,7 +41,7 @@ fn addresses_are_taken_only_from_a_trusted_proxy() {
     let statuses = wrong_tokens(&open, 30, &addresses);
     assert!(statuses[15..].contains(&429), "all are one address: {statuses:?}");
     let behind = TokenServer::with(&[["a", "dev", "view"]], |setup| setup.args(["--trusted-proxy", "127.0.0.0/8"]));
-    assert_eq!(wrong_tokens(&behind, 30, &addresses), [401; 30], "ten of each");
+    assert_eq!(wrong_tokens(&behind, 30, &addresses), [401; 30], "each address has its own limit of ten");
     // The right-most address that is not a proxy counts; the client may have invented those before it.
     let made_up = ["198.51.100.1, 192.0.2.1", "198.51.100.2, 192.0.2.1, 127.0.0.9"];
     let statuses = wrong_tokens(&behind, 6, &made_up);
@@ -61,7 +61,7 @@ fn a_request_after_the_retry_after_time_is_served() {
     assert!((1..=60).contains(&seconds), "{seconds}");
     assert_eq!(token_server.client(1).get("/tasks").status(), 200, "others do not wait");
     sleep(Duration::from_secs(seconds));
-    assert_eq!(client.get("/tasks").status(), 200, "after this time it is served");
+    assert_eq!(client.get("/tasks").status(), 200, "served after the time in Retry-After");
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn a_changed_limit_holds_at_once() {
         let answer = send(&mut client, "hello", json!({}));
         (answer.status() == 429).then_some(())
     });
-    assert_eq!(client.get("/tasks").status(), 200, "calls are not");
+    assert_eq!(client.get("/tasks").status(), 200, "other calls are not refused");
 }
 
 #[test]

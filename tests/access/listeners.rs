@@ -27,11 +27,15 @@ fn the_same_user_is_the_operator_only_at_the_servers_own_socket() {
     let token_server = TokenServer::with(&[["a", "dev", "view"]], |setup| {
         setup.arg("--listen").arg(format!("unix:{}", named.display()))
     });
-    assert_eq!(ask(&named, "GET /tasks"), "401", "a proxy may run as this user");
+    assert_eq!(
+        ask(&named, "GET /tasks"),
+        "401",
+        "a named socket needs a credential, because a proxy may run as this user"
+    );
     let run = fs::read_dir(token_server.state.path().join("run")).expect("a directory");
     let own = run.map(|entry| entry.expect("an entry").path()).next().expect("a socket");
     assert_eq!(ask(&own, "GET /tasks"), "200");
-    assert_eq!(ask(&own, "GET /metrics"), "200", "with all rights");
+    assert_eq!(ask(&own, "GET /metrics"), "200", "the operator has all rights");
     assert_eq!(fs::metadata(&own).expect("it is there").permissions().mode() & 0o777, 0o600);
 }
 
@@ -61,7 +65,7 @@ fn a_file_that_others_could_have_written_is_refused() {
     fs::rename(&path, &mounted).expect("it is ours");
     fs::set_permissions(&mounted, fs::Permissions::from_mode(0o644)).expect("it is ours");
     symlink(&mounted, &path).expect("a link");
-    assert_eq!(serve().status.code(), Some(78), "without an orchestrator");
+    assert_eq!(serve().status.code(), Some(78), "a file that others may read is refused without an orchestrator");
     for variable in ["K_SERVICE", "KUBERNETES_SERVICE_HOST", "CREDENTIALS_DIRECTORY"] {
         let setup = Setup::without_model().args(["--access", "token"]).state_dir(state.path());
         let server = setup.env(variable, "x").start();

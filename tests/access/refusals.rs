@@ -126,7 +126,7 @@ fn a_socket_says_which_right_is_missing() {
     let token_server = TokenServer::new(&[["a", "dev", "view"]]);
     let protocol = format!("gemini-a2a.v1, bearer.{}", token_server.tokens[0]);
     let mut socket = Socket::open(&token_server.server.url(), "/ws?taskId=next", Some(&protocol));
-    assert_eq!(socket.protocol.as_deref(), Some("gemini-a2a.v1"), "never the token");
+    assert_eq!(socket.protocol.as_deref(), Some("gemini-a2a.v1"), "the accepted protocol is never the token");
     socket.send(&json!({ "id": 1, "call": { "say": { "text": "hello" } } }));
     let answer = socket.until(|frame| frame["id"] == 1);
     assert_eq!(answer["error"]["reason"], "PERMISSION_DENIED", "{answer}");

@@ -81,7 +81,7 @@ fn a_tool_with_a_credential_cannot_prompt_or_open_a_socket() {
     let audit = audit(state.path());
     assert!(audit.contains("\"kind\":\"child_refused\""), "{audit}");
     let listed = client.request("GET", "/tasks", &[("A2A-Version", "1.0")], b"").json();
-    assert_eq!(listed["totalSize"], addresses.len(), "only what was prompted from outside");
+    assert_eq!(listed["totalSize"], addresses.len(), "there are only the tasks of the client, none of the tool");
 }
 
 #[test]
@@ -132,9 +132,9 @@ fn no_secret_is_written_anywhere() {
     ];
     files(state.path(), &mut outputs);
     outputs.retain(|(name, _)| !name.contains("/tasks/") && !name.ends_with("index.jsonl"));
-    assert!(outputs.iter().any(|(name, _)| name.contains("/audit/")), "the audit is among them");
+    assert!(outputs.iter().any(|(name, _)| name.contains("/audit/")), "the audit is one of the examined files");
     let hash = fs::read_to_string(state.path().join("credentials.json")).expect("it is there");
-    assert!(!hash.contains(&token), "only its hash is in the file");
+    assert!(!hash.contains(&token), "the credentials file has only the hash");
     for (name, text) in outputs {
         for secret in [&token, &basic, ENVIRONMENT, wrong, &ticket, &rotated, &encoded, &encoded_rotated] {
             assert!(!text.contains(secret), "{secret} is in {name}:\n{text}");

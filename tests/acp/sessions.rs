@@ -64,7 +64,7 @@ fn a_loaded_session_has_the_same_updates() {
     let mut again = editor.updates(&session);
     again.retain(|update| !is_own(update));
     assert_eq!(again, live);
-    assert_eq!(editor.prompt(&session, "TEXT four"), "end_turn", "it goes on");
+    assert_eq!(editor.prompt(&session, "TEXT four"), "end_turn", "the session continues");
 }
 
 #[test]
@@ -80,7 +80,10 @@ fn an_open_question_is_asked_again_after_a_restart() {
     let params = json!({"sessionId": session, "cwd": program.workspace()});
     assert!(editor.ask("session/resume", params)["result"].is_object());
     let request = editor.asked("session/request_permission");
-    assert!(editor.updates(&session).iter().all(|update| update["sessionUpdate"] != "user_message_chunk"), "no replay");
+    assert!(
+        editor.updates(&session).iter().all(|update| update["sessionUpdate"] != "user_message_chunk"),
+        "session/resume does not repeat updates"
+    );
     editor.select(&request, "proceed_once");
     let file = program.workspace().join("a.txt");
     crate::support::eventually("the file is written", || file.exists().then_some(()));
@@ -98,7 +101,7 @@ fn sessions_are_listed_closed_and_deleted() {
         let sessions = answer["result"]["sessions"].as_array().unwrap_or_else(|| panic!("{answer}"));
         sessions.iter().map(|session| session["sessionId"].as_str().expect("an id").to_owned()).collect()
     };
-    assert_eq!(ids(&mut editor, json!({})), [second.clone(), first.clone()], "the one that is open comes first");
+    assert_eq!(ids(&mut editor, json!({})), [second.clone(), first.clone()], "the newest session comes first");
     assert!(ids(&mut editor, json!({"cwd": "/nowhere"})).is_empty());
     let listed = editor.ask("session/list", json!({"cwd": program.workspace()}));
     assert_eq!(listed["result"]["sessions"][1]["title"], "TEXT one");
@@ -180,7 +183,7 @@ fn the_editor_names_mcp_servers() {
 fn wrong_requests_have_the_codes_of_the_protocol() {
     let program = Program::new();
     let (_running, mut editor) = program.start(&[]);
-    assert_eq!(editor.ask("session/list", json!({}))["error"]["code"], -32600, "not before initialize");
+    assert_eq!(editor.ask("session/list", json!({}))["error"]["code"], -32600, "refused before initialize");
     assert_eq!(editor.initialize(json!({}))["result"]["protocolVersion"], 1);
     let new = |cwd: &str, servers: Value| json!({"cwd": cwd, "mcpServers": servers});
     let server = json!([{"name": "x"}]);
@@ -306,7 +309,7 @@ fn a_withdrawn_request_is_answered_as_cancelled() {
     let answer = editor.answer(first);
     assert_eq!(answer["error"]["code"], -32800, "the turn that runs: {answer}");
     program.fake.release();
-    assert_eq!(editor.prompt(&session, "TEXT more"), "end_turn", "the session goes on");
+    assert_eq!(editor.prompt(&session, "TEXT more"), "end_turn", "the session continues");
     let shown: Vec<Value> = editor.updates(&session);
     let has = |text: &str| shown.iter().any(|update| update["content"]["text"] == text);
     assert!(has("more") && !has("queued") && !has("never"), "{shown:?}");

@@ -107,7 +107,7 @@ fn the_shared_session_cannot_be_closed_or_deleted() {
     second.until(|message| message["params"]["update"]["content"]["text"] == "half");
     assert_eq!(second.ask("session/close", json!({"sessionId": session}))["result"], json!({}));
     fake.release();
-    assert_eq!(first.answer(prompt)["result"]["stopReason"], "end_turn", "the turn of others goes on");
+    assert_eq!(first.answer(prompt)["result"]["stopReason"], "end_turn", "the turn of the other client continues");
     assert_eq!(second.ask("session/delete", json!({"sessionId": session}))["error"]["code"], -32602);
     assert_eq!(first.prompt(&session, "TEXT on"), "end_turn");
 }

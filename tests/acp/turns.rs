@@ -30,7 +30,7 @@ fn an_edit_is_asked_about_with_its_diff_and_shown_when_it_is_done() {
     let words: Vec<&str> = updates.iter().filter_map(|update| update["status"].as_str()).collect();
     assert_eq!(words, ["in_progress", "completed"]);
     assert_eq!(texts(&updates, "agent_message_chunk"), "Written.");
-    assert!(texts(&updates, "user_message_chunk").is_empty(), "nobody is shown what he has just sent");
+    assert!(texts(&updates, "user_message_chunk").is_empty(), "a client does not get its own prompt back");
     assert!(updates.iter().any(|update| update["sessionUpdate"] == "usage_update"), "{updates:?}");
     assert_eq!(std::fs::read_to_string(file).expect("the file"), "hello");
 }
@@ -46,7 +46,7 @@ fn a_refused_call_and_one_that_is_always_allowed() {
     let prompt = editor.say(&session, "SHELL touch b ;; SHELL touch c");
     let request = editor.asked("session/request_permission");
     editor.select(&request, "proceed_always");
-    assert_eq!(editor.answer(prompt)["result"]["stopReason"], "end_turn", "the second is not asked about");
+    assert_eq!(editor.answer(prompt)["result"]["stopReason"], "end_turn", "the second call needs no approval");
     assert!(!program.workspace().join("a").exists() && program.workspace().join("c").exists());
 }
 
@@ -147,7 +147,7 @@ fn slash_commands_answer_in_the_session() {
     let (_running, mut editor, session) = program.begin(&[]);
     assert_eq!(editor.prompt(&session, "/help"), "end_turn");
     assert!(texts(&editor.updates(&session), "agent_message_chunk").contains("/memory show"));
-    assert_eq!(program.fake.turns().len(), 0, "no model is asked");
+    assert_eq!(program.fake.turns().len(), 0, "there is no model request");
     // A command that starts a turn of the model, whose calls are asked about.
     let commands = program.workspace().join(".gemini/commands");
     std::fs::create_dir_all(&commands).expect("a folder");
@@ -187,7 +187,7 @@ fn a_typed_undo_restores_files() {
         assert!(answer.contains("old.txt") && answer.contains("new.txt"), "{command}: {answer}");
         assert_eq!(&texts_now(), expected, "{command}: {answer}");
     }
-    assert_eq!(program.fake.turns().len(), 3, "no command asks the model");
+    assert_eq!(program.fake.turns().len(), 3, "the commands make no model requests");
 }
 
 #[test]

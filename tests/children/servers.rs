@@ -66,7 +66,7 @@ fn nothing_of_a_server_is_left_when_it_is_ended() {
     let pids = [fixture.pid("own"), fixture.pid("below")];
     drop(server.input);
     server.child.terminate();
-    assert!(pids.iter().all(|pid| runs(*pid)), "they ignore it");
+    assert!(pids.iter().all(|pid| runs(*pid)), "the processes ignore SIGTERM");
     server.child.finish().expect("it is gone");
     assert!(!pids.iter().any(|pid| runs(*pid)));
 }

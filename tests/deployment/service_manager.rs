@@ -96,7 +96,7 @@ fn a_unix_socket_of_the_manager_is_served_and_stays() {
     assert_eq!(answer(stream), "200");
     program.signal(Signal::TERM);
     assert!(program.ended().success());
-    assert!(path.exists(), "the file is the manager's");
+    assert!(path.exists(), "the socket file belongs to the service manager and stays");
 }
 
 #[test]
@@ -181,5 +181,8 @@ fn systemd_socket_activate_starts_and_restarts_it() {
     rustix::process::kill_process(first, Signal::TERM).expect("it runs");
     program.wait_for_log("ending on SIGTERM");
     let waiting: Vec<TcpStream> = (0..20).map(|_| connect()).collect();
-    assert!(waiting.into_iter().all(|stream| answer(stream) == "200"), "the next server answers them");
+    assert!(
+        waiting.into_iter().all(|stream| answer(stream) == "200"),
+        "the next server answers the waiting connections"
+    );
 }

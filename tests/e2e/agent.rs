@@ -61,7 +61,7 @@ fn a_conversation_that_is_too_long_for_the_model_is_summarised_or_refused() {
     let last = events.last().expect("an end").result();
     let answer = text_of(last);
     assert!(answer.contains("reads 1048576") && answer.contains("begin a new conversation"), "{answer}");
-    assert_eq!(fixture.fake.requests().len(), 0, "nothing was sent");
+    assert_eq!(fixture.fake.requests().len(), 0, "there is no model request");
     // The conversation continues without the model, and its older part is summarised when it has become too long.
     let task = task_in(&events);
     for (megabytes, requests) in [(3, 1), (2, 3)] {
@@ -103,7 +103,7 @@ fn saving_a_memory_needs_approval_and_later_requests_contain_it() {
     }
     for (path, saved) in [("~/.gemini/GEMINI.md", &file), ("GEMINI.md", &project)] {
         let (task, calls) = fixture.ask(&format!("WRITE {path} I-like-{}", path.len()));
-        assert!(!saved.exists(), "it is asked about first");
+        assert!(!saved.exists(), "the edit needs approval");
         let _ = fixture.client().stream("message/stream", approval(&task, &calls[0], "proceed_once")).count();
         assert_eq!(fs::read_to_string(saved).expect("written"), format!("I-like-{}", path.len()));
     }
@@ -142,7 +142,11 @@ fn memory_of_a_subdirectory_is_sent_once_when_a_call_uses_it() {
         assert!(expected == [0; 4] || outputs[1].contains("Use tabs here.") && outputs[3].contains("Never break"));
         let again = prompt_in(&task_in(&events), "Look at @api/v1/b.txt\nTEXT ok");
         let _ = fixture.client().stream("message/stream", again).count();
-        assert_eq!(request(&fixture).to_string().matches("Never break").count(), expected[3], "not again");
+        assert_eq!(
+            request(&fixture).to_string().matches("Never break").count(),
+            expected[3],
+            "the memory is not sent again"
+        );
     }
 }
 

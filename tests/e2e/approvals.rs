@@ -128,7 +128,11 @@ fn edits_of_one_file_are_asked_about_once_each_in_any_order_and_over_a_crash() {
     for (diff, change) in diffs.iter().zip(["-one\n+1\n two\n", " 1\n-two\n+2\n", "-1\n+I\n 2\n"]) {
         assert!(diff.ends_with(change), "{diff}");
     }
-    assert_eq!(answer(&fixture, &task, &calls[2], "proceed_once"), "one\ntwo\n", "it waits for the ones before it");
+    assert_eq!(
+        answer(&fixture, &task, &calls[2], "proceed_once"),
+        "one\ntwo\n",
+        "the edit waits for the ones before it"
+    );
     assert_eq!(fixture.state(&task), "input-required");
     fixture.server.kill9();
     fixture.server.restart();

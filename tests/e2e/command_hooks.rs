@@ -103,7 +103,7 @@ fn hooks_of_a_project_never_run_before_they_are_allowed() {
     let refused = socket.until(|frame| frame["id"] == 1);
     assert!(refused["error"]["message"].to_string().contains("not over the network"), "{refused}");
     fixture.say("SHELL mkdir b ;; TEXT ok");
-    assert_eq!(fixture.file("ran"), None, "still not allowed");
+    assert_eq!(fixture.file("ran"), None, "the hook is still not allowed");
     let list = fixture.client().post("/executeCommand", &json!({ "command": "hooks" })).json();
     assert_eq!(list["data"]["hooks"][0]["state"], "not allowed", "{list}");
     // As after `/hooks allow` in a terminal.
@@ -184,8 +184,12 @@ fn a_hook_refuses_a_prompt_keeps_a_turn_going_and_ends_one() {
     let again = r#"echo '{"decision": "block", "reason": "TEXT once more"}'"#;
     let fixture = server(&home, &one("AfterAgent", "", again), &[]);
     let events = fixture.say("TEXT first");
-    assert_eq!(fixture.fake.requests().len(), 4, "three times more");
-    assert_eq!(texts(&events).matches("once more\n").count(), 3 + 4, "its answers, and what the hook says of each");
+    assert_eq!(fixture.fake.requests().len(), 4, "the hook continues the turn three times");
+    assert_eq!(
+        texts(&events).matches("once more\n").count(),
+        3 + 4,
+        "the answers of the model, and the prompt of the hook after each"
+    );
     assert_eq!(state_of(events.last().expect("an end").result()), Some("input-required"));
 
     let stop = r#"echo '{"continue": false, "stopReason": "enough"}'"#;
@@ -211,7 +215,7 @@ fn a_hook_for_several_tools_misses_none_of_them() {
     let fixture = server(&home, &settings, YOLO);
     let count = || fixture.file("ran").unwrap_or_default().lines().count();
     fixture.say("WRITE a.txt hello ;; TEXT ok");
-    assert_eq!(count(), 1, "once for a call");
+    assert_eq!(count(), 1, "the hook runs once per call");
     fixture.say(r#"CALL grep_search {"pattern": "hello"} ;; TEXT ok"#);
     assert_eq!(count(), 2);
     // The former name of the tool.
@@ -325,11 +329,11 @@ fn a_hook_runs_before_a_conversation_is_summarised() {
     let seen: Value = serde_json::from_str(&std::fs::read_to_string(&log).expect("it ran")).expect("one input");
     assert_eq!((&seen["hook_event_name"], &seen["trigger"]), (&json!("PreCompress"), &json!("auto")));
     assert_eq!(seen["session_id"], task);
-    assert_eq!(fixture.file("manual"), None, "it is about another trigger");
+    assert_eq!(fixture.file("manual"), None, "the hook is for another trigger");
     // The hook cannot prevent the summary; its message is shown.
     let requests = fixture.fake.requests();
     let summary = requests.iter().position(|request| request.verb() == "generateContent").expect("a summary");
-    assert_eq!(summary, requests.len() - 2, "before the next request");
+    assert_eq!(summary, requests.len() - 2, "the hook runs before the next model request");
     assert!(requests[summary + 1].body["contents"].to_string().contains("what was said before"));
     assert!(texts(&events).contains("Not now."), "{}", texts(&events));
 }
@@ -344,13 +348,16 @@ fn a_hook_after_a_turn_hides_the_conversation() {
         fixture.client().stream("message/stream", prompt_in(&task, script)).for_each(drop);
         fixture.fake.turns().last().expect("a request").body["contents"].to_string()
     };
-    assert!(say(&fixture, "TEXT a secret").contains("TEXT one"), "not before the turn");
+    assert!(
+        say(&fixture, "TEXT a secret").contains("TEXT one"),
+        "the conversation is not hidden before the turn has ended"
+    );
     for script in ["TEXT three", "TEXT four"] {
         let request = say(&fixture, script);
         assert!(!request.contains("TEXT one") && !request.contains("secret"), "{request}");
         assert!(request.contains(script), "{request}");
         fixture.server.restart();
     }
-    assert!(say(&fixture, "TEXT five").contains("TEXT three"), "what came later is shown");
-    assert!(fixture.task(&task).to_string().contains("TEXT one"), "clients still see it");
+    assert!(say(&fixture, "TEXT five").contains("TEXT three"), "the model gets what came later");
+    assert!(fixture.task(&task).to_string().contains("TEXT one"), "clients still see the hidden part");
 }

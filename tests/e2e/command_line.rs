@@ -194,7 +194,7 @@ fn streams_end_at_shutdown_and_their_tasks_can_be_continued() {
     signal(&fixture, Signal::INT);
     let last = thinking.last().expect("a last frame");
     assert!(last.is_final() && state_of(last.result()) == Some("input-required"), "{last:?}");
-    assert_ne!(text_of(last.result()), "", "it says why");
+    assert_ne!(text_of(last.result()), "", "the stream has the reason");
     // The command continues to run for a while, and its stream does not wait for that.
     running.until_words(": restarting\n");
     assert!(running.all(|event| !event.is_final()));
@@ -230,7 +230,7 @@ fn a_blocking_call_is_answered_at_shutdown() {
         let last = history.as_array().and_then(|history| history.last().cloned())?;
         (last["role"] == "agent").then_some(last["parts"][0]["text"].clone())
     });
-    assert_eq!(answer, "queued", "what was accepted is done");
+    assert_eq!(answer, "queued", "an accepted prompt is answered");
 }
 
 #[test]

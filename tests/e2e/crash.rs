@@ -310,11 +310,11 @@ fn truncated_and_damaged_journals_are_logged() {
     eventually("the log tells of the shortened journal", || {
         fixture.server.output().contains("its last events are lost").then_some(())
     });
-    assert!(!fixture.server.output().contains("is damaged"), "nobody has read it yet");
+    assert!(!fixture.server.output().contains("is damaged"), "the damaged journal has not been read yet");
     // Requests for the task get an error, and the log has a message.
     assert_eq!(fixture.client().fault("tasks/get", json!({ "id": bad })), -32603);
     eventually("the log tells of the damaged journal", || {
         fixture.server.output().contains("is damaged and cannot be used").then_some(())
     });
-    assert_eq!(fixture.task(&short)["id"], short.as_str(), "what is left of the other one can be used");
+    assert_eq!(fixture.task(&short)["id"], short.as_str(), "the undamaged part of the other journal can be used");
 }

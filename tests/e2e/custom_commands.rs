@@ -97,7 +97,7 @@ fn a_prompt_gets_its_arguments_and_files() {
     run(&server, "plain", &["it's", "late"]);
     assert_eq!(prompt(&server), "TEXT ok\n\n/plain it's late");
     for name in ["y", "z"] {
-        assert_eq!(server.file(name), None, "nothing of it ran");
+        assert_eq!(server.file(name), None, "no part of the text ran");
     }
 }
 
@@ -117,9 +117,9 @@ fn commands_of_a_prompt_are_asked_about_before_any_runs() {
         }
     }
     let commands: Vec<&str> = asked.iter().map(|(_, command)| command.as_str()).collect();
-    assert_eq!(commands, ["touch 'x; touch y'", "mkdir made && echo done"], "the reading one needs no approval");
+    assert_eq!(commands, ["touch 'x; touch y'", "mkdir made && echo done"], "the read-only command needs no approval");
     server.client().call("message/send", approval(&task, &asked[0].0, "proceed_once"));
-    assert_eq!(server.file("x; touch y"), None, "the other one is not answered yet");
+    assert_eq!(server.file("x; touch y"), None, "the question about the other command is open");
     server.client().call("message/send", approval(&task, &asked[1].0, "proceed_once"));
     assert_eq!(server.state(&task), "completed");
     assert_eq!((server.file("x; touch y").as_deref(), server.file("y")), (Some(""), None));
@@ -144,7 +144,7 @@ fn nothing_runs_if_a_command_of_the_prompt_is_denied() {
         assert_eq!(state_of(last), Some("failed"), "{last}");
         assert!(last.to_string().contains(why), "{last}");
         assert_eq!(server.file("first"), None);
-        assert_eq!(server.fake.requests().len(), 0, "the model is not asked");
+        assert_eq!(server.fake.requests().len(), 0, "there is no model request");
     }
     // An extension may forbid commands as well.
     let manifest = r#"{"name": "guard", "version": "1", "excludeTools": ["run_shell_command(touch)"]}"#;

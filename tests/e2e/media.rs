@@ -72,7 +72,7 @@ fn a_picture_in_a_message_is_stored_by_its_hash_and_shown_as_it_was_sent() {
     let file = json!({ "bytes": STANDARD.encode(&long), "name": "shot.png", "mimeType": "image/png" });
     assert_eq!(shown(&fixture), file);
     fixture.server.restart();
-    assert_eq!(shown(&fixture), file, "it is read again with the task");
+    assert_eq!(shown(&fixture), file, "the stored content is read with the task");
     let _ = fixture.client().stream("message/stream", prompt_in(&task, "TEXT Still.")).count();
     assert_eq!(sent(&fixture, 2)[2], inline(&long));
 }
@@ -82,7 +82,7 @@ fn a_long_prompt_is_stored_by_its_hash_and_shown_as_it_was_sent() {
     let mut fixture = Fixture::new();
     let of_length = |bytes: usize| format!("{}\nTEXT Nice.", "x".repeat(bytes - "\nTEXT Nice.".len()));
     let at_limit = task_in(&fixture.say(&of_length(INLINE_PROMPT_BYTES)));
-    assert!(journal(&fixture, &at_limit).len() > INLINE_PROMPT_BYTES, "up to the limit it is in the journal");
+    assert!(journal(&fixture, &at_limit).len() > INLINE_PROMPT_BYTES, "a text up to the limit is in the journal");
     let long = of_length(INLINE_PROMPT_BYTES + 1);
     let task = task_in(&fixture.say(&long));
     let journal = journal(&fixture, &task);
@@ -96,7 +96,7 @@ fn a_long_prompt_is_stored_by_its_hash_and_shown_as_it_was_sent() {
     let shown = |fixture: &Fixture| fixture.task(&task)["history"][0]["parts"][0]["text"] == *long;
     assert!(shown(&fixture));
     fixture.server.restart();
-    assert!(shown(&fixture), "it is read again with the task");
+    assert!(shown(&fixture), "the stored content is read with the task");
     let _ = fixture.client().stream("message/stream", prompt_in(&task, "TEXT Still.")).count();
     assert!(is_sent(&fixture, 2));
 }

@@ -145,7 +145,7 @@ fn another_user_is_refused_on_a_socket_with_open_permissions() {
         String::from_utf8_lossy(&output.expect("curl as another user").stdout).into_owned()
     };
     let body = rpc("message/send", prompt("TEXT hi"));
-    assert_eq!(curl("/", &body), "000", "it cannot even connect");
+    assert_eq!(curl("/", &body), "000", "the directory keeps other users from connecting");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).expect("a mode");
     assert_eq!(curl("/", &body), "403");
     assert_eq!(fixture.client().get("/health").json()["refused_peers"], 1);
@@ -157,9 +157,9 @@ fn a_socket_is_removed_with_its_server_and_a_stale_one_is_replaced() {
     let mut fixture = Fixture::new();
     let first = socket(&fixture.server);
     fixture.server.kill9();
-    assert!(first.exists(), "nobody removed it");
+    assert!(first.exists(), "a killed server leaves its socket behind");
     fixture.server.restart();
-    assert_eq!(socket(&fixture.server), first, "the next server takes its place");
+    assert_eq!(socket(&fixture.server), first, "the next server replaces the stale socket");
     assert_eq!((ask(&first, "GET", "/health", "", "").0, mode(&first)), (200, 0o600));
     let pid = fixture.server.pid().to_string();
     assert!(Command::new("kill").arg(&pid).status().expect("kill").success());
@@ -371,7 +371,7 @@ fn an_unidentified_peer_is_refused_until_the_tool_has_ended() {
     let names_the_way_out =
         message.contains("Wait until the tool has ended") && message.contains(&socket.display().to_string());
     assert!(status == 403 && names_the_way_out, "{status} {message}");
-    assert_eq!(fixture.client().get("/tasks/metadata").status(), 200, "it may read");
+    assert_eq!(fixture.client().get("/tasks/metadata").status(), 200, "an unidentified peer may read");
     tool.end();
     // New connections are trusted again after the listeners' backlogs were seen empty once.
     eventually("it is let in", || (post().0 == 200).then_some(()));

@@ -28,7 +28,7 @@ fn permissions_are_listed_and_revoked() {
     let mut fixture = Fixture::new();
     let (task, calls) = fixture.ask("SHELL mkdir -p a");
     fixture.client().call("message/send", approval(&task, &calls[0], "proceed_always"));
-    assert!(!asks(&fixture, &task, "SHELL mkdir -p b"), "it is allowed");
+    assert!(!asks(&fixture, &task, "SHELL mkdir -p b"), "the command is allowed");
     fixture.server.kill9();
     fixture.server.restart();
     let listed = command(&fixture, "permissions", &[]);
@@ -44,7 +44,7 @@ fn permissions_are_listed_and_revoked() {
     fixture.server.kill9();
     fixture.server.restart();
     assert_eq!(command(&fixture, "permissions", &[&task])["data"]["permissions"], json!([]));
-    assert!(asks(&fixture, &task, "SHELL mkdir -p c"), "it is asked about again");
+    assert!(asks(&fixture, &task, "SHELL mkdir -p c"), "the command needs approval again");
     assert_eq!(command(&fixture, "permissions", &["no-such-task"])["error"], "Task not found");
 }
 
@@ -78,7 +78,7 @@ fn saved_permissions_are_revoked_for_good() {
     let file = || std::fs::read_to_string(dir.join("policies/auto-saved.json")).unwrap_or_default();
     crate::support::eventually("the file", || file().contains("mkdir").then_some(()));
     let other = crate::drive::task_in(&fixture.say("TEXT hello"));
-    assert!(!asks(&fixture, &other, "SHELL mkdir -p b"), "it holds in all tasks");
+    assert!(!asks(&fixture, &other, "SHELL mkdir -p b"), "a saved approval holds in all tasks");
     fixture.server.restart();
     assert!(!asks(&fixture, &other, "SHELL mkdir -p c"), "and after a restart");
     let listed = command(&fixture, "permissions", &[&other]);

@@ -94,7 +94,7 @@ fn an_undo_and_a_redo_change_files_and_conversation() {
     assert!(content(&diff).contains("+++ /dev/null\n"), "{diff}");
     let dry = command(&fixture, &format!("undo --dry-run {task}"));
     assert!(content(&dry).starts_with("Would go back to before \"WRITE crlf.txt"), "{dry}");
-    assert_eq!(files(&fixture), after, "neither changes anything");
+    assert_eq!(files(&fixture), after, "neither command changes anything");
 
     let undone = command(&fixture, &format!("undo {task}"));
     assert_eq!(undone["notUndone"], json!(["echo side > side.txt"]), "{undone}");
@@ -117,7 +117,7 @@ fn an_undo_and_a_redo_change_files_and_conversation() {
     assert!(request.contains("TEXT hello") && request.contains("TEXT next"), "{request}");
     assert!(!request.contains("WRITE crlf.txt"), "what was undone is not sent: {request}");
     let shown = fixture.task(&task).to_string();
-    assert!(shown.contains("WRITE crlf.txt three"), "clients still see it");
+    assert!(shown.contains("WRITE crlf.txt three"), "clients still see the undone turn");
     assert_eq!(command(&fixture, &format!("redo {task}"))["messageType"], "error", "a prompt came after the undo");
 }
 
@@ -128,7 +128,7 @@ fn an_undo_over_json_rpc_is_a_command_and_no_prompt() {
     let task = edited(&fixture);
     let after = files(&fixture);
     say(&fixture, &task, "/undo\nTEXT fine");
-    assert!(last_request(&fixture).contains("/undo"), "the model is asked");
+    assert!(last_request(&fixture).contains("/undo"), "a prompt with a slash goes to the model");
     assert_eq!(files(&fixture), after);
     let params = json!({ "command_path": ["undo"], "args": format!("2 {task}") });
     let events: Vec<_> = fixture.client().stream("command/execute", params).collect();
@@ -207,7 +207,11 @@ fn a_task_in_a_turn_is_not_restored() {
     turn.until_words("busy");
     let refused = command(&fixture, &format!("undo {task}"));
     assert!(refused["error"].as_str().expect("an error").contains("A turn or a command is under way"), "{refused}");
-    assert_eq!(command(&fixture, &format!("restore list {task}"))["messageType"], "info", "it can be looked at");
+    assert_eq!(
+        command(&fixture, &format!("restore list {task}"))["messageType"],
+        "info",
+        "the list of points can be read during a turn"
+    );
     fixture.fake.release();
     turn.for_each(drop);
     assert_eq!(files(&fixture), now);
@@ -288,7 +292,7 @@ fn an_undo_that_was_interrupted_by_a_kill_can_be_repeated() {
         thread::sleep(Duration::from_millis(round * 7));
         fixture.server.kill9();
         let content = |name: &String| fs::read_to_string(root.join(name)).expect("it is there");
-        assert!(names.iter().all(|name| content(name) == old || content(name) == new), "no file is half");
+        assert!(names.iter().all(|name| content(name) == old || content(name) == new), "every file is whole");
         fixture.server.restart();
         let again = command(&fixture, &format!("restore {point} --files"));
         assert!(again["messageType"] == "info" || self::content(&again).starts_with("Point not found"), "{again}");
@@ -322,7 +326,10 @@ fn an_edit_that_was_interrupted_by_a_kill_has_stored_the_old_content() {
             let blob = fixture.server.state_dir().join("blobs").join(&hash[..2]).join(&hash);
             assert_eq!(fs::read_to_string(blob).expect("the old content"), old);
             let journal = fixture.server.state_dir().join("tasks").join(format!("{task}.jsonl"));
-            assert!(fs::read_to_string(journal).expect("the journal").contains(&hash), "it is not swept");
+            assert!(
+                fs::read_to_string(journal).expect("the journal").contains(&hash),
+                "content that a journal names is not deleted"
+            );
         }
     }
 }

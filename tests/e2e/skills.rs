@@ -44,7 +44,7 @@ fn a_skill_is_activated_with_approval_and_can_be_read_and_not_written() {
     let results = outputs(&request(&fixture));
     assert!(results[0].contains("<activated_skill name=\"pdf\">") && results[0].contains("Fill every field."));
     assert_eq!(results[1], "Name, date.");
-    assert_eq!(refusal(&events)["errorType"], "path_not_in_workspace", "it cannot be written");
+    assert_eq!(refusal(&events)["errorType"], "path_not_in_workspace", "files of a skill cannot be written");
     // Another task has not activated it.
     assert_eq!(refusal(&fixture.say(&format!("READ {fields}")))["errorType"], "path_not_in_workspace");
 
@@ -80,7 +80,7 @@ fn an_activated_skill_is_sent_again_after_a_summary() {
     say(&fixture, &task, &long("TEXT ok"));
     say(&fixture, &task, &long("TEXT ok"));
     let request = request(&fixture);
-    assert!(request["contents"].to_string().contains("<state_snapshot>"), "it was summarised");
+    assert!(request["contents"].to_string().contains("<state_snapshot>"), "the conversation was summarised");
     assert!(instruction(&request).contains("Fill every field."), "{}", instruction(&request));
 }
 

@@ -50,7 +50,7 @@ fn every_position_of_a_finished_stream_gives_exactly_its_tail() {
     let task = task_in(&events);
     let whole = fixture.whole(&task);
     assert_eq!(seen(&events[1..]), seen(&whole));
-    assert_eq!(whole.len(), 202, "begun, two hundred chunks, ended");
+    assert_eq!(whole.len(), 202, "the beginning, two hundred chunks, the end");
     for (n, event) in whole.iter().enumerate() {
         let id = event.id.as_deref().expect("an id");
         let tail: Vec<Event> = fixture.client().resume("tasks/resubscribe", json!({ "id": task }), id).collect();

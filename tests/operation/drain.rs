@@ -102,6 +102,6 @@ fn a_draining_server_is_not_ready_and_still_answers() {
     let refused = fixture
         .client()
         .post("/", &json!({"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": prompt("TEXT x")}));
-    assert_eq!((refused.status(), refused.head.field("retry-after")), (503, Some("10")), "nothing new begins");
+    assert_eq!((refused.status(), refused.head.field("retry-after")), (503, Some("10")), "no new turn begins");
     assert_eq!(fixture.server.ended().code(), Some(0));
 }
