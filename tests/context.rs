@@ -161,7 +161,7 @@ fn compaction_is_stopped_by_a_cancel_and_a_restart() {
     let case = case.settle().when(prompt("more")).then(&[prompted(2, "more")], &[]).settle();
     let decision = case.decide(Input::Cancel).expect("a cancel is accepted");
     assert_eq!(decision.effects, [stop(8).0]);
-    let restarted = case.decide(Input::Restored).expect("a restart is never refused");
+    let restarted = case.decide(Input::Interrupted).expect("a restart is never refused");
     assert!(matches!(&restarted.events[..], [Event::TurnEnded { turn: 2, end: End::Interrupted(_), by: None }]));
 }
 
@@ -203,7 +203,7 @@ fn a_user_may_ask_for_a_summary_which_is_a_turn_of_its_own() {
         .when(note(8, NoteBody::Compacted(Err(error))))
         .then(&[Event::CompactionFailed { reason: "no".into() }, ended], &[]);
     assert!(!failed.state.incompressible, "a necessary summary is still made");
-    let restarted = begun().decide(Input::Restored).expect("a restart is never refused");
+    let restarted = begun().decide(Input::Interrupted).expect("a restart is never refused");
     assert!(matches!(&restarted.events[..], [Event::TurnEnded { turn: 2, end: End::Interrupted(_), by: None }]));
 }
 

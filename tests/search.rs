@@ -185,7 +185,7 @@ impl Search {
                 next.append(record)?;
             }
             next.crash();
-            next.step(Input::Restored, &self.environment)
+            next.step(Input::Interrupted, &self.environment)
         })?;
         let mut all = records[..kept].to_vec();
         all.extend(after);

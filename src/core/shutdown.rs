@@ -172,7 +172,7 @@ impl Core {
         loaded.gated.clear();
         let stops = loaded.running.iter().map(|at| Out::Stop(JobId { task: task.clone(), at: *at }));
         self.out.extend(stops);
-        if let Ok(decision) = self.decide(task, Input::Restored) {
+        if let Ok(decision) = self.decide(task, Input::Interrupted) {
             self.commit(task, decision, now);
         }
     }

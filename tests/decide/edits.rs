@@ -123,7 +123,7 @@ fn edits_of_one_file_run_in_their_order_whatever_is_answered_first() {
     assert_eq!(held.state.status.state, TaskState::InputRequired);
 
     // A restart changes nothing, because nothing was running.
-    held.clone().when(Input::Restored).ignored();
+    held.clone().when(Input::Interrupted).ignored();
 
     let first = held
         .clone()
@@ -138,7 +138,7 @@ fn edits_of_one_file_run_in_their_order_whatever_is_answered_first() {
     second.when(note(18, edit_ends(&b))).then(&[file_changed(&b), ended(&b, success())], &[]);
 
     // A restart between the two: the second is still approved, and begins when the user goes on.
-    let restarted = first.when(Input::Restored).then(&[Event::Interrupted { text: RESTARTED.into() }], &[]);
+    let restarted = first.when(Input::Interrupted).then(&[Event::Interrupted { text: RESTARTED.into() }], &[]);
     restarted.expect_settled().when(prompt("go on")).then(&[Event::Resumed, prompted(2, "go on")], &[]);
 
     // The first was refused: the second applies to the unchanged file.

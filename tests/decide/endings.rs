@@ -50,7 +50,9 @@ fn a_single_turn_task_ends_after_its_turn() {
         .then(&[prompted(3, "this")], &[])
         .next(&[began(3)], &[think(9)]);
     // So does a restart.
-    given(one_shot(thinking())).when(Input::Restored).then(&[turn_ended(1, End::Interrupted(RESTARTED.into()))], &[]);
+    given(one_shot(thinking()))
+        .when(Input::Interrupted)
+        .then(&[turn_ended(1, End::Interrupted(RESTARTED.into()))], &[]);
 }
 
 #[test]

@@ -145,7 +145,7 @@ fn check_66_a_restart_interrupts_a_call_whose_server_asks() {
         "The server was stopped while this call was running. It may have had effects; look before you run it again.";
     let cut_off = ended(&shell(), failure(ErrorKind::Interrupted, message));
     let case = open()
-        .when(Input::Restored)
+        .when(Input::Interrupted)
         .then(&[cut_off, turn_ended(1, End::Interrupted(RESTARTED.into()))], &[])
         .expect_settled();
     assert_eq!(case.state.asked().count(), 0);

@@ -35,10 +35,10 @@ fn a_restart_in_every_phase() {
     ];
     for ((_, start), (events, effects)) in every_phase().into_iter().zip(ends) {
         given(start)
-            .when(Input::Restored)
+            .when(Input::Interrupted)
             .then(events, effects)
             .expect_settled()
-            .when(Input::Restored)
+            .when(Input::Interrupted)
             .then(&[], effects)
             .expect_settled();
     }
@@ -51,19 +51,19 @@ fn a_restart_keeps_what_had_finished() {
     let start = [yes(&e), ready(&e), started(&e), ended(&e, success())];
     // Every call had ended, but the model had not been told.
     let case = given(log(log(waiting(), &start), &[yes(&s), ready(&s), started(&s), ended(&s, success())]))
-        .when(Input::Restored)
+        .when(Input::Interrupted)
         .then(&[turn_ended(1, End::Interrupted(RESTARTED.into()))], &[])
         .expect_settled();
     let result = |request: Request| CallResult { request, ending: Arc::new(success()) };
     assert_eq!(case.state.history.last().map(|item| (**item).clone()), Some(Item::Results(vec![result(e), result(s)])));
     // The model had answered with words only: the turn ends as it would have.
-    given(log(thinking(), &[answered(&[])])).when(Input::Restored).ignored().next(&[turn_ended(1, End::Done)], &[]);
+    given(log(thinking(), &[answered(&[])])).when(Input::Interrupted).ignored().next(&[turn_ended(1, End::Done)], &[]);
     // A pause that was not announced yet is.
     let unannounced = waiting()[..8].to_vec();
-    given(unannounced).when(Input::Restored).ignored().next(&[Event::Paused], &[]).expect_settled();
+    given(unannounced).when(Input::Interrupted).ignored().next(&[Event::Paused], &[]).expect_settled();
     // A queued prompt has its turn after the one that was cut off.
     given(log(thinking(), &[prompted(2, "b")]))
-        .when(Input::Restored)
+        .when(Input::Interrupted)
         .then(&[turn_ended(1, End::Interrupted(RESTARTED.into()))], &[])
         .next(&[began(2)], &[think(6)]);
 }
@@ -77,11 +77,11 @@ fn a_restart_completes_events_that_a_torn_write_cut_off() {
     let interrupted = Event::Interrupted { text: RESTARTED.into() };
     // After the first plan of two, and after the first question of two.
     given(waiting()[..5].to_vec())
-        .when(Input::Restored)
+        .when(Input::Interrupted)
         .then(&[cut_off(&e), cut_off(&s), turn_ended(1, End::Interrupted(RESTARTED.into()))], &[])
         .expect_settled();
     given(waiting()[..7].to_vec())
-        .when(Input::Restored)
+        .when(Input::Interrupted)
         .then(&[cut_off(&s), interrupted.clone()], &[])
         .expect_settled()
         .when(pick(&e, "proceed_once"))
@@ -89,11 +89,11 @@ fn a_restart_completes_events_that_a_torn_write_cut_off() {
         .next(&[started(&e)], &[run(13, &e, Gate::Synced)]);
     // After an answer, before what follows from it.
     given(log(waiting(), &[chosen(&e, Choice::ProceedOnce)]))
-        .when(Input::Restored)
+        .when(Input::Interrupted)
         .then(&[ready(&e), interrupted.clone()], &[])
         .expect_settled();
     given(log(waiting(), &[chosen(&e, Choice::Cancel)]))
-        .when(Input::Restored)
+        .when(Input::Interrupted)
         .then(&[ended(&e, refused()), interrupted], &[])
         .expect_settled();
 }

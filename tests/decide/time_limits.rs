@@ -93,7 +93,7 @@ fn an_interrupted_turn_waits_for_the_user_even_after_a_timeout() {
 fn a_restart_distinguishes_a_timeout_from_a_users_answer() {
     let [no, cancelled] = timed_out(&edit());
     given(log(waiting(), &[no]))
-        .when(Input::Restored)
+        .when(Input::Interrupted)
         .then(&[cancelled, Event::Interrupted { text: RESTARTED.into() }], &[]);
 }
 

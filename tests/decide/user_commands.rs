@@ -127,7 +127,7 @@ fn a_command_of_a_user_ends_with_its_task_and_when_it_is_stopped() {
     running().when(abort).then(&[shell_ended("The user stopped the command.")], &[stop(6)]);
     running().when(Input::Cancel).then(&[canceled()], &[stop(6)]);
     running()
-        .when(Input::Restored)
+        .when(Input::Interrupted)
         .then(&[shell_ended("The server was stopped while this command was running.")], &[])
         .when(note(6, run_ends(success())))
         .ignored();

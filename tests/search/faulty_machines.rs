@@ -56,7 +56,7 @@ fn a_second_answer_that_is_accepted_is_caught() {
 fn a_call_that_runs_again_after_a_restart_is_caught() {
     fn eager(state: &State, input: Input, rules: &Rules<'_>) -> Result<Decision, Refusal> {
         let running = |call: &&CallState| matches!(call.stage, Stage::Running { .. });
-        if let (Input::Restored, Some(call)) = (&input, state.calls.iter().find(running)) {
+        if let (Input::Interrupted, Some(call)) = (&input, state.calls.iter().find(running)) {
             return Ok(Decision {
                 events: vec![Event::CallStarted { call: call.id().clone() }],
                 effects: vec![Effect::Start { job: state.seq.next(), gate: Gate::Synced }],
@@ -126,7 +126,7 @@ fn a_call_that_nobody_was_asked_about_is_caught() {
 fn a_turn_that_ignores_a_restart_is_caught() {
     fn forgetful(state: &State, input: Input, rules: &Rules<'_>) -> Result<Decision, Refusal> {
         match input {
-            Input::Restored => Ok(Decision::default()),
+            Input::Interrupted => Ok(Decision::default()),
             input => decide(state, input, rules),
         }
     }
@@ -154,7 +154,7 @@ fn a_timeout_that_does_not_stop_the_work_is_caught() {
 #[test]
 fn a_command_that_runs_again_after_a_restart_is_caught() {
     fn eager(state: &State, input: Input, rules: &Rules<'_>) -> Result<Decision, Refusal> {
-        if let (Input::Restored, Phase::Working { job, step: Step::Command }) = (&input, &state.phase) {
+        if let (Input::Interrupted, Phase::Working { job, step: Step::Command }) = (&input, &state.phase) {
             return Ok(Decision { events: vec![], effects: vec![Effect::Start { job: *job, gate: Gate::Synced }] });
         }
         decide(state, input, rules)

@@ -296,7 +296,7 @@ impl SystemState {
             }
             Action::Crash => {
                 self.crash();
-                Input::Restored
+                Input::Interrupted
             }
         }
     }
@@ -436,7 +436,7 @@ impl SystemState {
             | Input::Note { .. }
             | Input::Due { .. }
             | Input::Hook(_)
-            | Input::Restored
+            | Input::Interrupted
             | Input::Time(_)
             | Input::Advance => None,
         }

@@ -69,7 +69,7 @@ pub(in crate::core) struct Disk {
     /// Tasks that are taken over as soon as they are loaded.
     pub to_own: HashSet<TaskId>,
     /// Tasks that were left open by the last run and are not loaded yet.
-    pub unrestored: VecDeque<TaskId>,
+    pub left_open: VecDeque<TaskId>,
     /// Tasks that were loaded only to be closed.
     pub loaded_for_expiry: Vec<TaskId>,
     /// Requests that wait until a workspace was checked or the latest task of a context was found, by number.

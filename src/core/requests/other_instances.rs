@@ -42,7 +42,7 @@ impl Core {
         }
         let state = &loaded.state;
         // A task that was found at the start is taken over soon.
-        if self.has_created(loaded) || self.disk.unrestored.contains(&state.created.task) {
+        if self.has_created(loaded) || self.disk.left_open.contains(&state.created.task) {
             return false;
         }
         let is_owned = state.ownership.owner.is_some() && !state.ownership.is_released;

@@ -292,7 +292,7 @@ impl Core {
         for task in read {
             self.trim(&task);
         }
-        self.restore(now);
+        self.load_left_open(now);
         self.request_pages();
         self.announce_clients(now);
         self.watch_output_budget(now);

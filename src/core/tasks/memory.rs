@@ -28,10 +28,10 @@ impl Core {
         for known in known {
             self.tasks.register(known.task.clone(), known.brief);
             if known.open {
-                self.disk.unrestored.push_back(known.task);
+                self.disk.left_open.push_back(known.task);
             }
         }
-        self.restore(now);
+        self.load_left_open(now);
         // Tasks that became due while no server ran are handled in the first turn.
         self.timers.arm_expiry(0);
         self.timers.arm(0, Timer::Measure);
@@ -42,16 +42,16 @@ impl Core {
 
     /// Loads tasks that the last run left open, as many as there is room for now: their turns were interrupted, or deliveries to webhooks
     /// are due. The loads take at most half of the queue of the disk lane, so that requests find room in it.
-    pub(in crate::core) fn restore(&mut self, now: Now) {
+    pub(in crate::core) fn load_left_open(&mut self, now: Now) {
         while self.is_running()
-            && let Some(task) = self.disk.unrestored.pop_front()
+            && let Some(task) = self.disk.left_open.pop_front()
         {
             self.make_room_for_task();
             let loading = self.disk.loading.len();
             if self.tasks.len() + loading >= self.settings.limits.tasks
                 || loading >= self.settings.limits.lane_jobs.div_ceil(2)
             {
-                return self.disk.unrestored.push_front(task);
+                return self.disk.left_open.push_front(task);
             }
             match self.tasks.is_loaded(&task) {
                 true => self.take_over_now(&task, now),
@@ -178,7 +178,7 @@ impl Core {
         }
         // After the append the task is released, which starts deliveries to webhooks that were due before.
         self.schedule_append(task);
-        let _ = self.drive(task, Input::Restored, now);
+        let _ = self.drive(task, Input::Interrupted, now);
         self.apply_time_limits(task, now);
     }
 

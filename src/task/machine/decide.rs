@@ -104,7 +104,7 @@ pub enum Input {
     /// A webhook was set or deleted, or a delivery has ended.
     Hook(HookInput),
     /// All running jobs have ended without a report, because the server was restarted, is shutting down, or has taken over the task.
-    Restored,
+    Interrupted,
     /// The present time in Unix milliseconds, to check the time limits.
     Time(u64),
     /// Decide what follows from the state.
@@ -232,7 +232,7 @@ pub fn decide(state: &State, input: Input, rules: &Rules<'_>) -> Result<Decision
         Input::Note { job, body, at } => out.note(job, body, at),
         Input::Due { job } => out.due(job),
         Input::Hook(input) => out.hook(input)?,
-        Input::Restored => out.restored(),
+        Input::Interrupted => out.jobs_interrupted(),
         Input::Time(unix_ms) => out.time(unix_ms),
         Input::Advance => out.advance(),
     }

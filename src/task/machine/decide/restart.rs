@@ -9,7 +9,7 @@ pub(in crate::task) const RESTARTED: &str =
     "The server was restarted while the agent was working. What had finished is kept; send a message to go on.";
 
 impl Deciding<'_> {
-    pub(in crate::task) fn restored(&mut self) {
+    pub(in crate::task) fn jobs_interrupted(&mut self) {
         if self.state.shell.is_some() {
             self.push(Event::ShellEnded { text: "The server was stopped while this command was running.".into() });
         }
@@ -17,11 +17,11 @@ impl Deciding<'_> {
             Phase::Idle | Phase::Closed => {}
             Phase::Backoff { job, delay_ms, .. } => self.effect(Effect::Arm { job, delay_ms }),
             Phase::Working { .. } => self.end_turn(End::Interrupted(RESTARTED.into())),
-            Phase::Tools => self.restored_calls(),
+            Phase::Tools => self.interrupt_calls(),
         }
     }
 
-    fn restored_calls(&mut self) {
+    fn interrupt_calls(&mut self) {
         let is_inquired = self.state.calls.iter().any(|call| call.inquiry.is_some());
         if self.state.calls.is_empty() || (self.state.waits_for_answers() && !is_inquired) || self.state.suspended {
             return;
