@@ -14,6 +14,11 @@ use crate::task::origin::Origin;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+/// The path that a call of a built-in tool works on.
+pub fn path_argument(args: &Value) -> Option<&str> {
+    ["file_path", "dir_path"].into_iter().find_map(|name| args.get(name)?.as_str())
+}
+
 /// A tool as the model and the clients see it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolSpec {

@@ -41,7 +41,7 @@ use crate::task::log::long_text::LongText;
 use crate::task::log::server::NamedServer;
 use crate::task::machine::job::{ModelError, Run, RunEnd};
 use crate::task::origin::Origin;
-use crate::task::spec::{CallError, Display, Ending, ErrorKind, Kind, Plan, ToolSpec};
+use crate::task::spec::{CallError, Display, Ending, ErrorKind, Kind, Plan, ToolSpec, path_argument};
 use commands::background::Background;
 use files::activate_skill::{ActivateSkill, Skills};
 use files::changes::FileChanges;
@@ -110,7 +110,7 @@ impl<'a> Ctx<'a> {
     /// The context of a call with these arguments, if its path is not in the workspace but in another directory that may be used.
     /// Calls that read may use kept outputs and activated skills too.
     fn elsewhere(&self, spec: &ToolSpec, args: &Value) -> Result<Option<Ctx<'a>>, CallError> {
-        let path = ["file_path", "dir_path"].into_iter().find_map(|name| optional_text_arg(args, name));
+        let path = path_argument(args);
         let Some(path) = path.filter(|path| !self.workspace.has(path)) else {
             return Ok(None);
         };

@@ -43,7 +43,7 @@ use crate::task::machine::job::{
 };
 use crate::task::machine::state::Item;
 use crate::task::policy::{self, Policy, Rule};
-use crate::task::spec::{CallError, Ending, ErrorKind, Kind, ToolSpec};
+use crate::task::spec::{CallError, Ending, ErrorKind, Kind, ToolSpec, path_argument};
 use crate::tool::commands::background::Background;
 use crate::tool::files::attachments;
 use crate::tool::files::changes::FileChanges;
@@ -391,7 +391,7 @@ impl WorkerContext {
     fn add_memory_of_call(&self, run: &Run, end: &mut RunEnd, parent: Option<&TaskId>, ctx: &Ctx) {
         let spec = self.specs.iter().find(|spec| spec.names().any(|name| name == run.name));
         let touches = spec.is_some_and(|spec| matches!(spec.kind, Kind::Read | Kind::Edit));
-        let path = ["file_path", "dir_path"].iter().find_map(|name| run.args.get(name)?.as_str());
+        let path = path_argument(&run.args);
         if let (true, Some(path), RunEnd::Ended(Ending::Success { output, .. })) = (touches, path, end) {
             self.add_memory(output, path, parent, ctx);
         }
