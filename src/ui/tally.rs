@@ -124,7 +124,7 @@ fn row(name: &str, text: String) -> Vec<String> {
 impl ModelTally {
     fn words(&self) -> String {
         let usage = &self.usage;
-        let cached = usage.cached.unwrap_or(0) * 100 / usage.prompt.max(1);
+        let cached = usage.cached.unwrap_or(0).saturating_mul(100) / usage.prompt.max(1);
         let mut words = format!("{}, {}", plural(self.requests, "request"), plural(self.errors, "error"));
         words += &format!(" · {} in ({cached}% cached) · {} out", thousands(usage.prompt), thousands(usage.output));
         if let Some(thoughts) = usage.thoughts {

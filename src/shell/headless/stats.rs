@@ -161,11 +161,11 @@ impl Stats {
             let tokens = &model.tokens;
             let of_model = summary.models.entry(name.clone()).or_default();
             for sum in [of_model, &mut summary.all] {
-                sum.total_tokens += tokens.total;
-                sum.input_tokens += tokens.prompt;
-                sum.output_tokens += tokens.candidates;
-                sum.cached += tokens.cached;
-                sum.input += tokens.input;
+                sum.total_tokens = sum.total_tokens.saturating_add(tokens.total);
+                sum.input_tokens = sum.input_tokens.saturating_add(tokens.prompt);
+                sum.output_tokens = sum.output_tokens.saturating_add(tokens.candidates);
+                sum.cached = sum.cached.saturating_add(tokens.cached);
+                sum.input = sum.input.saturating_add(tokens.input);
             }
         }
         summary
@@ -175,13 +175,18 @@ impl Stats {
 impl Tokens {
     fn add(&mut self, usage: &Usage) {
         let cached = usage.cached.unwrap_or(0);
-        self.input += usage.prompt.saturating_sub(cached);
-        self.prompt += usage.prompt;
-        self.candidates += usage.output;
-        self.total += usage.total;
-        self.cached += cached;
-        self.thoughts += usage.thoughts.unwrap_or(0);
-        self.tool += usage.tools.unwrap_or(0);
+        // The counts come from the network, so their sum is limited instead of overflowing.
+        for (sum, count) in [
+            (&mut self.input, usage.prompt.saturating_sub(cached)),
+            (&mut self.prompt, usage.prompt),
+            (&mut self.candidates, usage.output),
+            (&mut self.total, usage.total),
+            (&mut self.cached, cached),
+            (&mut self.thoughts, usage.thoughts.unwrap_or(0)),
+            (&mut self.tool, usage.tools.unwrap_or(0)),
+        ] {
+            *sum = sum.saturating_add(count);
+        }
     }
 }
 
