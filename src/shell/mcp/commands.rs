@@ -9,7 +9,7 @@ use crate::mcp::config::{Server, Transport};
 use crate::mcp::session::Query;
 use crate::mcp::state::State;
 use crate::mcp::text::{clean_line, without_secrets};
-use crate::shell::journal::user_files::replace;
+use crate::shell::journal::user_files::{lock_for_change, replace};
 use crate::shell::start::workspace_settings::read_plain;
 use crate::shell::workers::slash_commands::Asked;
 use crate::task::access::Right;
@@ -129,6 +129,7 @@ fn switch(pool: &Pool, name: &str, to: Switch, session_only: bool) -> Result<Com
     if !session_only {
         let file = pool.enablement_file().ok_or("There is no home directory to remember it in; add --session.")?;
         let wrong = |error| format!("{} cannot be changed: {error}.", file.display());
+        let _changing = lock_for_change();
         let text = read_plain(&file, 1 << 20).map_err(wrong)?.unwrap_or_default();
         let mut switches: Map<String, Value> = serde_json::from_str(&text).unwrap_or_default();
         switches.insert(name.to_lowercase(), json!({ "enabled": to == Switch::On }));
