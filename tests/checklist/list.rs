@@ -160,7 +160,7 @@ pub const CHECKLIST: &[Behaviour] = &[
     (36, "a task that has ended accepts no prompts and leaves nothing running", Covered(&[
         "tests/decide/prompts.rs::a_finished_task_accepts_no_message",
         "tests/tools.rs::a_background_command_ends_when_its_task_is_cancelled",
-        "src/shell/journal/tests.rs::the_marker_follows_the_task",
+        "src/shell/journal/tests.rs::there_is_a_marker_while_a_task_is_open",
     ])),
     (37, "with open questions the turn rests: input is required and the model gets no results", Covered(&[
         "tests/decide/calls.rs::calls_that_need_an_answer_are_asked_about_and_the_task_waits",
@@ -303,7 +303,7 @@ pub const CHECKLIST: &[Behaviour] = &[
 
     // Commands, and tasks in a bucket.
     (82, "the command for extensions", Covered(&[
-        "src/shell/workers/slash_commands/tests.rs::extensions_that_there_are",
+        "src/shell/workers/slash_commands/tests.rs::installed_extensions_are_listed",
     ])),
     (83, "the command for memory", Covered(&[
         "src/shell/workers/slash_commands/tests.rs::memory_from_nothing_to_something",
@@ -314,7 +314,7 @@ pub const CHECKLIST: &[Behaviour] = &[
     ])),
     (85, "the register of commands", Covered(&[
         "src/task/definitions/slash/tests.rs::a_name_cannot_be_registered_twice",
-        "src/shell/workers/slash_commands/tests.rs::commands_of_others_run_like_our_own",
+        "src/shell/workers/slash_commands/tests.rs::added_commands_run_like_built_in_ones",
     ])),
     (86, "the command that restores a checkpoint", Covered(&[
         "tests/e2e/restore.rs::an_undo_and_a_redo_change_files_and_conversation",
