@@ -2,12 +2,14 @@
 //! `run`; `commands/background.rs` contains two tools. `prepare` and `run` are called on worker threads only; nothing here knows of the
 //! logs of tasks, of clients or of dialects.
 //!
-//! The other files are shared by the tools. In [`files`]: `path` keeps every file access inside the workspace, `diff` shows what an edit
-//! would do, `edit` writes files, `changes` records the changed files, `text` reads and writes encodings and marks untrusted text,
-//! `attachments` reads the files that a prompt names, `kept_output` stores long outputs. In [`commands`]: `watch` follows a running
-//! command, `output` cleans the output of commands, `background` holds the commands that run in the background. In [`search`]: `walk`
-//! visits directory trees, `ignore` reads ignore files, `wildcard` compares names, `paths` completes the path that a person types.
-//! [`web`] contains the tools for the network.
+//! The other files are shared by the tools. In [`files`]: `path` keeps every file access inside the workspace, `open` opens a file without
+//! following links, `put` replaces it, `diff` shows what an edit would do, `edit` writes files, `changes` records the changed files,
+//! `restore` puts earlier versions back, `text` reads and writes encodings and marks untrusted text, `attachments` reads the files that a
+//! prompt names, `kept_output` stores long outputs. In [`commands`]: `watch` follows a running command, `output` cleans the output of
+//! commands, `background` holds the commands that run in the background. In [`search`]: `walk` visits directory trees, `listing` reads one
+//! directory, `ignore` reads ignore files, `wildcard` compares names, `paths` completes the path that a person types. [`web`] contains the
+//! tools for the network; [`public_hosts`] keeps them away from private addresses. [`live`] collects output that is shown while a call
+//! runs, [`people`] asks the user while a call runs.
 //!
 //! `run` does not rely on the results of `prepare`, because files may change until the call is approved: it reads them again and compares.
 
