@@ -266,23 +266,23 @@ impl Ours {
         Ok(Ours { toolbox: Toolbox::built_in(), path: path.canonicalize()?, context: ToolContext::default() })
     }
 
-    /// Plans and runs a call. Returns the result as clients show it.
+    /// Plans and runs a call, each in a context of its own as a worker does. Returns the result as clients show it.
     fn call(&self, name: &str, args: Value) -> io::Result<String> {
-        self.context.with(&self.path, &"bench".into(), &NoPrograms, |ctx| self.call_in(ctx, name, args))
-    }
-
-    fn call_in(&self, ctx: &Ctx<'_>, name: &str, args: Value) -> io::Result<String> {
         let request = Request { call: "c1".into(), name: name.into(), args, api_id: None };
-        let mut plans = self.toolbox.prepare(std::slice::from_ref(&request), ctx);
+        let mut plans = self.within(|ctx| self.toolbox.prepare(std::slice::from_ref(&request), ctx));
         let plan = plans.pop().expect("one plan per call");
         let mut run = run_of(&self.path, name, request.args);
         run.base = plan.map_err(|error| io::Error::other(error.message))?.base;
-        match self.toolbox.run(&run, ctx, &mut |_| {}) {
+        match self.within(|ctx| self.toolbox.run(&run, ctx, &mut |_| {})) {
             RunEnd::Ended(Ending::Success { display, .. }) => Ok(match display {
                 Display::Text { text } | Display::Summary { text } => text.to_string(),
                 Display::Diff { .. } | Display::Todos { .. } | Display::Media { .. } => String::new(),
             }),
             other => Err(io::Error::other(format!("{name}: {other:?}"))),
         }
+    }
+
+    fn within<T>(&self, call: impl FnOnce(&Ctx<'_>) -> T) -> T {
+        self.context.with(&self.path, &"bench".into(), &NoPrograms, call)
     }
 }
